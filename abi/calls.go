@@ -1,0 +1,84 @@
+package abi
+
+import (
+	"context"
+	"time"
+)
+
+// Calls is what a guest may ask of its host during one attempt. A host calls it
+// from one goroutine at a time, in the order of the guest's calls.
+//
+// Every method may return three kinds of error: a *Refusal is answered to the
+// guest as its negative code; a *Violation unwinds the guest and fails the
+// attempt for good; any other error unwinds the guest and comes back to whoever
+// called Guest.Run as Outcome.Err, untouched. A method that blocks watches ctx.
+//
+// Where a method answers an instant, that instant is the run's clock from then
+// on: what now() gives a guest outside steps.
+type Calls interface {
+	Steps
+	Timers
+	Emitter
+	Journal
+	Extras
+}
+
+// Steps is the durable memory of a run.
+type Steps interface {
+	// StepBegin opens the step name, or answers its record. The same name twice
+	// in one attempt, and a step inside a step, are Violations.
+	StepBegin(ctx context.Context, name string, flags StepFlags) (StepBegun, error)
+	// StepEnd records the open step's output (JSON) and returns once it is durable.
+	StepEnd(ctx context.Context, output []byte) (time.Time, error)
+	// StepFail reports the open step's failure. A nil error says that it is
+	// final and recorded, and the guest goes on; while a retry is left the
+	// error unwinds the guest.
+	StepFail(ctx context.Context, f Failure) (time.Time, error)
+}
+
+// StepBegun is the answer of StepBegin. Record is the output (StepDone) or the
+// JSON Failure (StepFailed); At is when the record was made. Both are zero for
+// StepRun.
+type StepBegun struct {
+	State  StepState
+	Record []byte
+	At     time.Time
+}
+
+// Timers suspend a run without holding anything.
+type Timers interface {
+	// Sleep returns nil once d has passed since the run first asked for the
+	// sleep of that name; until then its error unwinds the guest.
+	Sleep(ctx context.Context, name string, d time.Duration) (time.Time, error)
+	// WaitEvent returns the payload of the first event on topic since the run
+	// first asked; until then its error unwinds the guest. A Refusal with
+	// CodeTimeout says that timeout passed without one.
+	WaitEvent(ctx context.Context, name, topic string, timeout time.Duration) ([]byte, time.Time, error)
+}
+
+// Emitter sends work elsewhere. Inside a step what it sends commits with the
+// step or vanishes with its failure; outside it is recorded as a step itself.
+type Emitter interface {
+	Enqueue(ctx context.Context, runs []EnqueueParams) ([]EnqueueResult, error)
+	Publish(ctx context.Context, topic string, payload []byte) error
+	// Invoke enqueues a child and returns its output once it has settled;
+	// until then its error unwinds the guest.
+	Invoke(ctx context.Context, run EnqueueParams) ([]byte, time.Time, error)
+}
+
+// Journal tells people what happens. It cannot fail the guest.
+type Journal interface {
+	Log(ctx context.Context, level Level, line string)
+	Progress(ctx context.Context, permille int, note string)
+}
+
+// Extras are the functions that a feature bit announces.
+type Extras interface {
+	// Features says which optional methods of this Calls do not answer
+	// CodeUnsupported. A host adds the bits of the capabilities it grants.
+	Features() Features
+	// Compensate brackets the undoing of the completed step name.
+	Compensate(ctx context.Context, name string) error
+	// SQL runs a statement that commits with the open step.
+	SQL(ctx context.Context, request []byte) ([]byte, error)
+}

@@ -1,0 +1,41 @@
+package job
+
+// Stable codes of the engine, each with one owner and one meaning. Those of a
+// guest's end are in package abi, those of a manifest in engine/manifest.
+const (
+	CodeCancelled           = "X_JOB_CANCELLED"
+	CodeClaimQueuesEmpty    = "X_JOB_CLAIM_QUEUES_EMPTY"
+	CodeDatabaseBusy        = "X_DATABASE_BUSY"
+	CodeDatabaseCorrupt     = "X_DATABASE_CORRUPT"
+	CodeDatabaseFull        = "X_DATABASE_FULL"
+	CodeDatabaseMissing     = "X_DATABASE_MISSING"
+	CodeDatabaseReadOnly    = "X_DATABASE_READONLY"
+	CodeDatabaseSchema      = "X_DATABASE_SCHEMA" // older or newer than this build knows
+	CodeDatabaseUnavailable = "X_DATABASE_UNAVAILABLE"
+	CodeDraining            = "X_DRAINING"
+	CodeDuplicate           = "X_JOB_DUPLICATE"
+	CodeIDInvalid           = "X_ID_INVALID"
+	CodeInputInvalid        = "X_JOB_INPUT_INVALID"
+	CodeInternal            = "X_INTERNAL"
+	CodeInvalid             = "X_INVALID" // an argument out of its range
+	CodeKeyInvalid          = "X_JOB_KEY_INVALID"
+	CodeLeaseLost           = "X_JOB_LEASE_LOST"
+	CodeMaxAttempts         = "X_JOB_MAX_ATTEMPTS"
+	CodeModuleMissing       = "X_MODULE_MISSING"
+	CodeNotCancellable      = "X_JOB_NOT_CANCELLABLE"
+	CodeNotFound            = "X_JOB_NOT_FOUND"
+	CodeNotRequeueable      = "X_JOB_NOT_REQUEUEABLE"
+	CodePageInvalid         = "X_JOB_PAGE_INVALID"
+	CodeReplayDiverged      = "X_REPLAY_DIVERGED"
+	CodeRowStatusUnknown    = "X_JOB_ROW_STATUS_UNKNOWN"
+	CodeStepDuplicate       = "X_STEP_DUPLICATE"
+	CodeStepFailed          = "X_STEP_FAILED"
+	CodeStepOutcomeUnknown  = "X_STEP_OUTCOME_UNKNOWN"
+	CodeStepOutput          = "X_STEP_OUTPUT_INVALID"
+	CodeStepTimeout         = "X_STEP_TIMEOUT"
+	CodeStepsExceeded       = "X_STEPS_EXCEEDED"
+	CodeTenantMismatch      = "X_JOB_TENANT_MISMATCH"
+	CodeTimeout             = "X_JOB_TIMEOUT"
+	CodeUnknownJob          = "X_JOB_UNKNOWN"
+	CodeWorkerLost          = "X_JOB_WORKER_LOST"
+)

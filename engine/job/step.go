@@ -1,0 +1,51 @@
+package job
+
+import (
+	"fmt"
+	"time"
+)
+
+// StepStatus is what is known of a step.
+type StepStatus string
+
+const (
+	StepStarted   StepStatus = "started"   // a once step whose outcome is not known
+	StepCompleted StepStatus = "completed" // Output replays
+	StepFailed    StepStatus = "failed"    // failed for good; Error replays
+	StepRetrying  StepStatus = "retrying"  // failed, to be run again; replays nothing
+	StepSleeping  StepStatus = "sleeping"  // WakeAt replays
+)
+
+// ParseStepStatus returns the status that s spells; a text from another build
+// is an error, since mistaking one re-runs a step.
+func ParseStepStatus(s string) (StepStatus, error) {
+	switch st := StepStatus(s); st {
+	case StepStarted, StepCompleted, StepFailed, StepRetrying, StepSleeping:
+		return st, nil
+	}
+	return "", fmt.Errorf("unknown step status %q", s)
+}
+
+// StepKind is which call made a record.
+type StepKind string
+
+const (
+	KindStep    StepKind = "step"
+	KindSleep   StepKind = "sleep"
+	KindEnqueue StepKind = "enqueue"
+)
+
+// Step is one record of a run's history. (run, Name) is unique; Seq is the
+// order in which the run first reached it, from 1.
+type Step struct {
+	Name       string
+	Seq        int
+	Kind       StepKind
+	Status     StepStatus
+	Attempts   int    // bodies that failed
+	Output     []byte // JSON, of a completed step
+	Error      Failure
+	WakeAt     time.Time // of a sleep
+	StartedAt  time.Time // when the body first began; kept by later writes
+	FinishedAt time.Time // when the record took its present status
+}

@@ -1,0 +1,357 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// ErrUnknown marks an error after which the operation may or may not have been
+// done (an answer that was lost). Test with errors.Is.
+var ErrUnknown = errors.New("outcome unknown")
+
+// Store is every role at once: what engine.Config takes. Rooms below the facade
+// take the one role they need.
+type Store interface {
+	Admin
+	Claimer
+	Clock
+	Enqueuer
+	Notifier
+	Settler
+	Steps
+	Workers
+	// Name says which database this is, as in "sqlite".
+	Name() string
+	// Close waits for writes under way. Methods after it fail.
+	Close() error
+}
+
+// Clock is the store's time.
+type Clock interface {
+	Now(ctx context.Context) (time.Time, error)
+}
+
+// Enqueuer inserts runs.
+type Enqueuer interface {
+	// Enqueue inserts a batch in request order and answers one result each. An
+	// entry whose (job, tenant, key) is held by a live run, or by an earlier
+	// entry of the batch, inserts nothing and answers that run with Deduped.
+	// An entry whose ID names a run in any state inserts nothing and answers
+	// Deduped with that ID.
+	Enqueue(ctx context.Context, batch []EnqueueParams) ([]EnqueueResult, error)
+	// FindLive returns the id of the live run that holds the key, or "".
+	FindLive(ctx context.Context, jobName, tenant, key string) (string, error)
+}
+
+// EnqueueParams is one run to insert. It has been validated: the store trusts
+// everything but uniqueness.
+type EnqueueParams struct {
+	ID          string // canonical lower-case UUID, time-ordered
+	Job         string
+	Queue       string
+	Tenant      string
+	Key         string
+	Input       []byte
+	Priority    int
+	MaxAttempts int
+	RunAt       time.Time     // zero: the store's now plus Delay
+	Delay       time.Duration // only without RunAt
+	Parent      string
+	EnqueuedBy  string
+	Traceparent string
+}
+
+// EnqueueResult says which run stands for an entry.
+type EnqueueResult struct {
+	ID      string
+	Deduped bool
+	State   job.State // ready or delayed; of a deduped entry: the holder's
+}
+
+// Claimer hands out due runs.
+type Claimer interface {
+	// Claim moves due runs to running under Worker, counting the attempt and
+	// advancing the claim ordinal. It rotates over the tenants that have due
+	// runs, so that one tenant's backlog delays another by one rotation at
+	// most; within a tenant lower priorities go first, then earlier due times,
+	// then ids. Paused queues are skipped.
+	// Errors: X_JOB_CLAIM_QUEUES_EMPTY without queues; X_INVALID for a negative limit.
+	Claim(ctx context.Context, p ClaimParams) (ClaimResult, error)
+}
+
+// ClaimParams asks for runs. Worker must be registered with a lease that has
+// not lapsed, otherwise nothing is claimed and the result says WorkerGone.
+type ClaimParams struct {
+	Worker string
+	Queues []QueueLimit
+}
+
+// QueueLimit is how many runs of one queue a claim may take; 0 takes none.
+type QueueLimit struct {
+	Queue string
+	Limit int
+}
+
+// ClaimResult is what was claimed. Runs carry Input but no Output.
+type ClaimResult struct {
+	Runs       []job.Run
+	WorkerGone bool
+	Now        time.Time
+	// NextDue is when the next run of the asked queues becomes due; zero when
+	// none waits for a time. A hint: it may be early, never late.
+	NextDue time.Time
+}
+
+// Settler ends attempts.
+type Settler interface {
+	// Settle ends each attempt with one fenced write and answers in order
+	// whether it landed. Entries are independent: a miss does not stop others.
+	// A settle repeated after ErrUnknown finds its own ordinal and answers Landed.
+	Settle(ctx context.Context, batch []SettleParams) ([]SettleResult, error)
+}
+
+// SettleParams ends one attempt. The store checks Outcome.Settles(To), gives an
+// uncounted attempt back, clears the claim, appends the attempt to the run's
+// timeline (except a first attempt that completed) and, if To is terminal,
+// stamps FinishedAt and ExpiresAt.
+type SettleParams struct {
+	Ref       job.Ref
+	Outcome   job.Outcome
+	To        job.State
+	Delay     time.Duration // To delayed: from the store's now
+	Output    []byte        // Completed
+	Error     *job.Failure  // nil keeps what the run has
+	Module    string        // digest to pin to; "" pins nothing
+	Retention time.Duration // To terminal: how long it is kept; 0 keeps it for ever
+	// Step, when not nil, is recorded in the same write. A sleeping step's
+	// WakeAt becomes the run's due time. The record of a run that suspends or
+	// retries lands with its settle or not at all.
+	Step *StepParams
+	// Progress, when not nil, is the last value the handler reported.
+	Progress *job.Progress
+}
+
+// SettleResult answers one SettleParams.
+type SettleResult struct {
+	Landed bool
+	RunAt  time.Time // when the run is due again; zero if terminal
+}
+
+// Steps is the history of runs.
+type Steps interface {
+	// ListSteps returns the records of a run ordered by Seq. An unknown run has
+	// none. Errors: X_JOB_ROW_STATUS_UNKNOWN for a record from another build.
+	ListSteps(ctx context.Context, runID string) ([]job.Step, error)
+	// SaveSteps writes each record with one fenced write, together with what
+	// the step enqueued, and answers in order. Entries are independent.
+	SaveSteps(ctx context.Context, batch []StepParams) ([]StepResult, error)
+}
+
+// StepParams writes one record; an existing record of that name is replaced,
+// keeping its StartedAt and Seq. Seq of a new record is one past the run's
+// highest.
+type StepParams struct {
+	Ref      job.Ref // ignored in SettleParams.Step
+	Name     string
+	Kind     job.StepKind
+	Status   job.StepStatus
+	Attempts int
+	Output   []byte
+	Error    *job.Failure
+	Sleep    time.Duration // StepSleeping: from the store's now, unless WakeAt is set
+	WakeAt   time.Time
+	Elapsed  time.Duration // StartedAt of a new record is the store's now less this
+	Module   string        // digest to pin the run to; "" pins nothing
+	// Enqueue are the runs that commit with the record.
+	Enqueue []EnqueueParams
+	// OutputEnqueued makes the record's output the JSON array of
+	// abi.EnqueueResult of Enqueue, so that a replay answers the same ids.
+	OutputEnqueued bool
+}
+
+// StepResult answers one StepParams. At is the record's FinishedAt.
+type StepResult struct {
+	Landed   bool
+	At       time.Time
+	Enqueued []EnqueueResult
+	Output   []byte // with OutputEnqueued
+}
+
+// Workers keeps the heartbeat rows. A run's lease is its worker's: it lapses
+// with the row, for all runs at once.
+type Workers interface {
+	// Register adds a worker whose id no row has ever had.
+	Register(ctx context.Context, p RegisterParams) error
+	// Renew extends a lease that has not lapsed and answers which of the held
+	// runs are still running under their Ref, in one round trip. A lapsed or
+	// unknown worker is answered with Alive false and every held Ref in Lost;
+	// nothing revives it.
+	Renew(ctx context.Context, p RenewParams) (RenewResult, error)
+	// Deregister removes the row; runs it still holds are ready at once,
+	// uncounted. A renewal after it does not bring the row back.
+	Deregister(ctx context.Context, worker string) error
+	// Reclaim ends the claims of lapsed workers in one atomic write that
+	// re-checks that they have lapsed: a run with attempts left becomes ready
+	// with its attempt counted and Orphans one higher; one without, or with
+	// MaxOrphans reached, is buried as dead (failed for DropJobs) with
+	// X_JOB_MAX_ATTEMPTS or X_JOB_WORKER_LOST. Lapsed rows without runs are removed.
+	Reclaim(ctx context.Context, p ReclaimParams) (ReclaimResult, error)
+	// ListWorkers returns the registered workers ordered by id.
+	ListWorkers(ctx context.Context) ([]Worker, error)
+}
+
+// RegisterParams announces a worker. ID is unique per process start. Alone
+// says that the caller has proved that no other worker of this database is
+// alive (it holds the lock of an embedded database): every other row lapses.
+type RegisterParams struct {
+	ID     string
+	Host   string
+	PID    int
+	Queues []string
+	Lease  time.Duration
+	Alone  bool
+}
+
+// RenewParams renews a lease of the given length from now.
+type RenewParams struct {
+	Worker string
+	Lease  time.Duration
+	Held   []job.Ref
+}
+
+// RenewResult answers a renewal. Lost are the held refs that are no longer the
+// worker's: cancelled, reclaimed or settled.
+type RenewResult struct {
+	Alive bool
+	Lost  []LostRun
+}
+
+// LostRun is a held run that is not the worker's any more, and why.
+type LostRun struct {
+	Ref   job.Ref
+	State job.State // the run's state now; "" if it is gone
+}
+
+// ReclaimParams bounds one reclaim. MaxOrphans is how many leases may lapse in
+// a row before a run is buried whatever attempts remain; 0 is no bound.
+type ReclaimParams struct {
+	Limit      int
+	MaxOrphans int
+	DropJobs   []string
+	// Retention of buried runs by job; a job not named is kept for ever.
+	Retention map[string]time.Duration
+}
+
+// ReclaimResult names what moved.
+type ReclaimResult struct {
+	Requeued []job.Run
+	Buried   []job.Run // State is dead or failed
+}
+
+// Worker is a registered worker.
+type Worker struct {
+	ID        string
+	Host      string
+	PID       int
+	Queues    []string
+	StartedAt time.Time
+	RenewedAt time.Time
+	ExpiresAt time.Time
+	Running   int
+}
+
+// Notifier tells a worker of new work before its poll would find it. It is an
+// optimisation: every run is found by polling when no wake arrives.
+type Notifier interface {
+	// Wakes calls wake with a queue's name after a commit made one of its runs
+	// ready, whichever process committed it, and with "" when the queue is not
+	// known. Bursts may be merged. It returns a stop func that waits for calls
+	// under way. wake must not block.
+	Wakes(wake func(queue string)) (stop func())
+}
+
+// Admin is for operators and listings.
+type Admin interface {
+	// Get returns one run with input and output. Errors: X_JOB_NOT_FOUND.
+	Get(ctx context.Context, id string) (job.Run, error)
+	// List returns runs newest first, without Input and Output. Errors: X_JOB_PAGE_INVALID.
+	List(ctx context.Context, p ListParams) ([]job.Run, error)
+	// Attempts returns the timeline of a run in claim order.
+	Attempts(ctx context.Context, runID string) ([]job.AttemptRecord, error)
+	// Cancel ends a live run; a running one learns at its worker's next renewal.
+	// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE (terminal).
+	Cancel(ctx context.Context, p CancelParams) (job.Run, error)
+	// Requeue makes a terminal run ready again with attempt 0, keeping id,
+	// claim ordinal and steps. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE
+	// (live), X_JOB_DUPLICATE (another live run holds the key).
+	Requeue(ctx context.Context, p RequeueParams) (job.Run, error)
+	// Purge deletes finished runs whose ExpiresAt has passed, oldest first,
+	// with their steps and attempts, and answers how many.
+	Purge(ctx context.Context, limit int) (int, error)
+	// Stats counts for gauges.
+	Stats(ctx context.Context) (Stats, error)
+}
+
+// ListParams filters a listing. Zero values filter nothing.
+type ListParams struct {
+	State    job.State
+	Job      string
+	Queue    string
+	Tenant   *string // "" is untenanted
+	IDPrefix string  // literal
+	Parent   string
+	Before   string // id of a run: only older ones, exclusive
+	Limit    int    // 0 is 100; at most 1,000
+}
+
+// CancelParams cancels one run. Reason, when not empty, becomes its error.
+type CancelParams struct {
+	ID        string
+	Reason    string
+	Retention time.Duration // 0 keeps it for ever
+}
+
+// RequeueParams runs a finished run again. FromStep deletes that step's record
+// and every record of a higher Seq. Attempts, when positive, replaces the run's
+// maximum.
+type RequeueParams struct {
+	ID       string
+	FromStep string
+	Attempts int
+}
+
+// Stats are counts by queue and job, and the age of the oldest due run.
+type Stats struct {
+	Now     time.Time
+	Queues  []QueueStats // ordered by name
+	Workers int          // with a lease that has not lapsed
+}
+
+// QueueStats is one queue's. A run is in exactly one bucket: Ready counts ready
+// and due delayed or suspended runs, Delayed those with a future time.
+type QueueStats struct {
+	Queue     string
+	Ready     int64
+	Delayed   int64
+	Running   int64
+	Suspended int64
+	Done      int64
+	Failed    int64
+	Dead      int64
+	Cancelled int64
+	OldestDue time.Time // zero when none is ready
+}
+
+// Migrator is the schema of a database, apart from Store since it is used
+// before a store can be opened.
+type Migrator interface {
+	// Migrate brings the schema to Latest and answers the versions it applied.
+	Migrate(ctx context.Context) ([]int, error)
+	// Version is the schema's version; 0 is an empty database.
+	Version(ctx context.Context) (int, error)
+	// Latest is the version this build knows.
+	Latest() int
+}

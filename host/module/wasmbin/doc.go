@@ -1,0 +1,2 @@
+// Package wasmbin reads and rewrites core WebAssembly binaries.
+package wasmbin

@@ -1,0 +1,105 @@
+// Package manifest turns jobs.toml into checked values, with every problem of
+// the file in one report. It reads files but evaluates no guest and opens no
+// database; whether a module fits its declaration is checked by who loads it.
+package manifest
+
+import (
+	"time"
+
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// Manifest is a whole checked file. It is frozen: nothing changes it after Load.
+type Manifest struct {
+	Path      string // file it came from
+	Digest    string // SHA-256 of the file, hex
+	Runner    Runner
+	Queues    map[string]Queue // declared ones and those that jobs name
+	Modules   map[string]Module
+	Jobs      map[string]*Job
+	Schedules map[string]*Schedule
+}
+
+// Runner is the [runner] table.
+type Runner struct {
+	Database string        // default "sqlite:runner.db", relative to the file
+	DataDir  string        // default ".runner", relative to the file; absolute here
+	Lease    time.Duration // default 30s
+	Drain    time.Duration // default 25s
+	CPUSlots int           // guests running at a time; default 0: GOMAXPROCS
+}
+
+// Queue is a [queues.NAME] table.
+type Queue struct {
+	Name      string
+	Workers   int // attempts at a time in one process; default 100
+	PerTenant int // 0 is no limit
+	Rate      *Rate
+}
+
+// Rate is a rate limit: Limit starts per Per, by "tenant" or "queue".
+type Rate struct {
+	Limit int
+	Per   time.Duration
+	By    string
+}
+
+// Module is a [modules.NAME] table.
+type Module struct {
+	Name   string
+	Path   string // absolute
+	SHA256 string // lower-case hex; "" is unpinned
+	Memory uint64 // bytes; default 128 MiB
+	Allow  Allow
+}
+
+// Allow is what a module may touch; its zero value is nothing.
+type Allow struct {
+	HTTP    []string
+	Secrets []string
+	Env     map[string]string
+}
+
+// OnDeploy says which module version a started run continues on.
+type OnDeploy string
+
+const (
+	Pin    OnDeploy = "pin"    // the one it started on
+	Latest OnDeploy = "latest" // the one deployed now
+)
+
+// Job is a [jobs.NAME] table.
+type Job struct {
+	Name        string
+	Module      string // key of Modules
+	Handler     string // name in the module's description; default the job's name
+	Queue       string // default "default"
+	Input       *Schema
+	Tenant      Template // Template.None for "none"
+	Key         Template
+	Timeout     time.Duration // of one attempt; default 10m
+	StepTimeout time.Duration // default 1m
+	Priority    int
+	OnDeploy    OnDeploy
+	Compensates bool
+	Concurrency int           // 0 is no limit
+	Retention   time.Duration // default 30 days
+	Retry       job.RetryPolicy
+}
+
+// Schedule is a [schedules.NAME] table.
+type Schedule struct {
+	Name       string
+	Cron       string
+	Zone       *time.Location
+	CatchUp    string // skip, run-once, run-all
+	MaxCatchUp int
+	Overlap    string // skip, allow
+	Enqueue    []ScheduledRun
+}
+
+// ScheduledRun is one entry of a schedule's enqueue list; Input is JSON.
+type ScheduledRun struct {
+	Job   string
+	Input []byte
+}

@@ -22,6 +22,8 @@ const (
 	MaxSteps = 10_000
 	// MaxEnqueue bounds the entries of one enqueue call.
 	MaxEnqueue = 1_000
+	// MaxEnqueueBytes bounds the argument of one enqueue call, in bytes.
+	MaxEnqueueBytes = 16 << 20
 	// MaxProgressNote bounds a progress note, in bytes.
 	MaxProgressNote = 200
 	// MaxJSONDepth bounds the nesting of any JSON that crosses the boundary.

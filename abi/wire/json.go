@@ -428,16 +428,3 @@ func (c *checker) duplicate(k key) error {
 	}
 	return &JSONError{JSONDuplicateKey, k.start - 1, "duplicate key " + quoted}
 }
-
-// clip is the longest prefix of b that has at most max bytes and does not end
-// inside a rune.
-func clip[T string | []byte](b T, max int) T {
-	if len(b) <= max {
-		return b
-	}
-	n := max
-	for n > 0 && n > max-utf8.UTFMax && b[n]&0xc0 == 0x80 {
-		n--
-	}
-	return b[:n]
-}

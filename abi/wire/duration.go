@@ -1,0 +1,42 @@
+package wire
+
+import (
+	"math"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+)
+
+// Duration is the milliseconds that a guest passes to sleep or wait_event.
+// Negative ones count as zero, which is over at once; more than abi.MaxSleep is
+// a Refusal with CodeLimit.
+func Duration(ms int64) (time.Duration, error) {
+	if ms <= 0 {
+		return 0, nil
+	}
+	if ms > abi.MaxSleep.Milliseconds() {
+		return 0, limit("check the unit: the argument is in milliseconds", "%d ms is longer than ten years", ms)
+	}
+	return time.Duration(ms) * time.Millisecond, nil
+}
+
+// Millis is d in whole milliseconds, rounded up, so that no wait ends early.
+func Millis(d time.Duration) int64 {
+	ms := d.Milliseconds()
+	if d > time.Duration(ms)*time.Millisecond {
+		ms++
+	}
+	return ms
+}
+
+// wait is a number of milliseconds from JSON as a duration, and whether it can
+// be used as one: finite and not negative. It is cut at abi.MaxSleep.
+func wait(ms float64) (time.Duration, bool) {
+	if math.IsNaN(ms) || math.IsInf(ms, 0) || ms < 0 {
+		return 0, false
+	}
+	if ms > float64(abi.MaxSleep.Milliseconds()) {
+		return abi.MaxSleep, true
+	}
+	return time.Duration(math.Ceil(ms)) * time.Millisecond, true
+}

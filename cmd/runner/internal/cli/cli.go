@@ -1,0 +1,163 @@
+// Package cli is the command line: one file per command with its flags, its
+// help and what it prints. What a command does is in package app and in the
+// engine; here is only how a person or a script asks for it.
+//
+// Where output goes: the answer to what was asked is on stdout and nothing
+// else is, so that it can be piped. Refusals, progress and logs are on stderr.
+//
+// Exit codes: 0 it worked, 1 the answer is no (a problem in what was asked
+// about, a refusal, a run that did not end done), 2 it could not be carried out
+// (unknown flag, unreadable file, no database).
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// Params is what a command line has of its process.
+type Params struct {
+	Args   []string // without the program's name
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+	Getenv func(string) string
+}
+
+// Process is the Params of the process itself.
+func Process() Params {
+	return Params{Args: os.Args[1:], Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv}
+}
+
+// env is what every command shares. One goroutine uses it.
+type env struct {
+	Params
+	out, err style
+	started  bool // a command's own code has begun: what fails from now on is no usage error
+	json     bool // refusals are JSON too
+	command  string
+}
+
+// Main runs the command line and answers the process's exit code. It prints
+// what went wrong and never panics.
+func Main(p Params) (code int) {
+	e := &env{Params: p, out: styleOf(p.Stdout, p.Getenv), err: styleOf(p.Stderr, p.Getenv), command: "runner"}
+	defer func() {
+		if r := recover(); r != nil {
+			if p.Getenv("RUNNER_DEBUG") != "" {
+				_, _ = fmt.Fprintf(p.Stderr, "%s\n", debug.Stack())
+			}
+			code = e.fail(&abi.Error{
+				Code:    job.CodeInternal,
+				Message: fmt.Sprintf("the command broke on a defect of its own: %v", r),
+				Fix:     "run it again with RUNNER_DEBUG=1 and report what it prints",
+			})
+		}
+	}()
+	root := newRoot(e)
+	root.SetArgs(p.Args)
+	root.SetIn(p.Stdin)
+	root.SetOut(p.Stdout)
+	root.SetErr(p.Stderr)
+	if err := root.ExecuteContext(context.Background()); err != nil {
+		if !e.started {
+			err = usage(err)
+		}
+		return e.fail(err)
+	}
+	return exitOK
+}
+
+func newRoot(e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "runner",
+		Short: "Run durable jobs whose handlers are WebAssembly modules",
+		Long: `runner owns a durable job queue and runs job handlers as WebAssembly modules.
+
+A handler is written in your language, compiled to one .wasm file and declared in
+jobs.toml. Its steps are recorded as they complete, so that a run that crashes,
+sleeps for three days or moves to another process goes on where it stopped.
+
+Without a database URL everything is kept, durably, in one SQLite file.`,
+		Example: `  runner validate                       check jobs.toml and its modules
+  runner try onboard-org --input '{"orgId":"acme"}'
+                                        run one job in memory, sleeps taking no time
+  runner serve                          work the queue
+  runner enqueue onboard-org --input '{"orgId":"acme"}' --wait
+  runner jobs ls --state dead           what waits for a person`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			e.started = true
+			return cmd.Help()
+		},
+	}
+	root.CompletionOptions.HiddenDefaultCmd = false
+	root.SetHelpTemplate(helpTemplate)
+	root.SetUsageTemplate(usageTemplate)
+	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"}, &cobra.Group{ID: groupTools, Title: "Tools:"})
+	root.SetHelpCommandGroupID(groupTools)
+	root.SetCompletionCommandGroupID(groupTools)
+	for _, c := range commands(e) {
+		root.AddCommand(c)
+	}
+	return root
+}
+
+const (
+	groupWork    = "work"
+	groupOperate = "operate"
+	groupTools   = "tools"
+)
+
+// run makes a command's RunE: fn's context ends at an interrupt.
+func (e *env) run(fn func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		e.started = true
+		e.command = cmd.CommandPath()
+		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+		defer stop()
+		err := fn(ctx, cmd, args)
+		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
+			return &exit{code: exitCannot, err: &abi.Error{Code: codeInterrupted, Message: "interrupted before it was done"}}
+		}
+		return err
+	}
+}
+
+const helpTemplate = `{{with (or .Long .Short)}}{{. | trimTrailingWhitespaces}}
+
+{{end}}{{if or .Runnable .HasSubCommands}}{{.UsageString}}{{end}}`
+
+const usageTemplate = `Usage:{{if .Runnable}}
+  {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
+  {{.CommandPath}} COMMAND{{end}}{{if .HasExample}}
+
+Examples:
+{{.Example}}{{end}}{{if .HasAvailableSubCommands}}{{$cmds := .Commands}}{{if eq (len .Groups) 0}}
+
+Commands:{{range $cmds}}{{if .IsAvailableCommand}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{else}}{{range $group := .Groups}}
+
+{{.Title}}{{range $cmds}}{{if (and (eq .GroupID $group.ID) .IsAvailableCommand)}}
+  {{rpad .Name .NamePadding}} {{.Short}}{{end}}{{end}}{{end}}{{end}}{{end}}{{if .HasAvailableLocalFlags}}
+
+Flags:
+{{.LocalFlags.FlagUsagesWrapped 100 | trimTrailingWhitespaces}}{{end}}
+
+Exit status:
+  0  it worked
+  1  the answer is no: a problem was found, or the request was refused
+  2  it could not be carried out: bad flags, unreadable file, no database
+`

@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// history is a run with everything that is known of it.
+type history struct {
+	run      job.Run
+	attempts []job.AttemptRecord
+	steps    []job.Step
+}
+
+// event is one line of a timeline.
+type event struct {
+	at     time.Time
+	what   string // "attempt 2", "step charge", "run"
+	state  string
+	took   time.Duration // 0 is not printed
+	detail string
+	rank   int // order of events of the same instant
+}
+
+// events are h's, in the order in which they happened. show is what may be
+// seen of a payload.
+func (h history) events(show func([]byte) json.RawMessage) []event {
+	run := h.run
+	evs := []event{{at: run.CreatedAt, what: "run", state: "enqueued", detail: enqueuedDetail(run)}}
+	seen := int64(0)
+	for _, a := range h.attempts {
+		seen = max(seen, a.Claim)
+		name := fmt.Sprintf("attempt %d", a.Attempt)
+		if !a.ClaimedAt.IsZero() {
+			evs = append(evs, event{at: a.ClaimedAt, what: name, state: "claimed", detail: "by " + a.Worker, rank: 1})
+		}
+		e := event{at: a.SettledAt, what: name, state: string(a.Outcome), took: between(a.ClaimedAt, a.SettledAt), detail: failureText(a.Error), rank: 3}
+		if !a.RunAt.IsZero() && a.RunAt.After(a.SettledAt) {
+			e.detail = join(e.detail, "due again in "+short(a.RunAt.Sub(a.SettledAt)))
+		}
+		evs = append(evs, e)
+	}
+	// The attempt that runs now has no record yet, and one that completes at
+	// the first try leaves none.
+	if !run.ClaimedAt.IsZero() && run.Claims > seen {
+		detail := ""
+		if run.Worker != "" {
+			detail = "by " + run.Worker
+		}
+		evs = append(evs, event{at: run.ClaimedAt, what: fmt.Sprintf("attempt %d", run.Attempt), state: "claimed", detail: detail, rank: 1})
+	}
+	for _, s := range h.steps {
+		evs = append(evs, stepEvent(s, show))
+	}
+	if !run.FinishedAt.IsZero() {
+		e := event{at: run.FinishedAt, what: "run", state: string(run.State), took: between(run.CreatedAt, run.FinishedAt), rank: 4}
+		if run.State == job.Done {
+			e.detail = string(show(run.Output))
+		} else {
+			e.detail = failureText(run.Error)
+		}
+		evs = append(evs, e)
+	}
+	slices.SortStableFunc(evs, func(a, b event) int {
+		return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.rank, b.rank))
+	})
+	return evs
+}
+
+func enqueuedDetail(run job.Run) string {
+	d := ""
+	if run.EnqueuedBy != "" {
+		d = "by " + run.EnqueuedBy
+	}
+	if run.Parent != "" {
+		d = join(d, "from run "+run.Parent)
+	}
+	if run.RunAt.After(run.CreatedAt) && run.StartedAt.IsZero() {
+		d = join(d, "due in "+short(run.RunAt.Sub(run.CreatedAt)))
+	}
+	return d
+}
+
+func stepEvent(s job.Step, show func([]byte) json.RawMessage) event {
+	e := event{at: s.FinishedAt, what: string(s.Kind) + " " + s.Name, state: string(s.Status), took: between(s.StartedAt, s.FinishedAt), rank: 2}
+	if s.Kind == "" {
+		e.what = "step " + s.Name
+	}
+	if e.at.IsZero() {
+		e.at = s.StartedAt
+	}
+	switch s.Status {
+	case job.StepCompleted:
+		e.detail = string(show(s.Output))
+	case job.StepSleeping:
+		e.took = 0
+		e.detail = "until " + instant(s.WakeAt)
+	default:
+		e.detail = failureText(s.Error)
+	}
+	if s.Attempts > 0 {
+		e.detail = join(fmt.Sprintf("%d failed", s.Attempts), e.detail)
+	}
+	return e
+}
+
+func failureText(f job.Failure) string {
+	switch {
+	case f.Code == "":
+		return f.Message
+	case f.Message == "":
+		return f.Code
+	}
+	return f.Code + ": " + f.Message
+}
+
+func between(a, b time.Time) time.Duration {
+	if a.IsZero() || b.IsZero() {
+		return 0
+	}
+	return b.Sub(a)
+}
+
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + ", " + b
+}
+
+// detailWidth is how much of a line's detail is printed; --json has all of it.
+const detailWidth = 120
+
+// printTimeline writes h for people: what the run is, then what happened.
+func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMessage) {
+	run := h.run
+	field := func(name, value string) {
+		if value != "" {
+			_, _ = fmt.Fprintf(w, "%s %s\n", s.dim(fmt.Sprintf("%-9s", name)), cell(value))
+		}
+	}
+	_, _ = fmt.Fprintf(w, "%s %s  %s\n", s.dim(fmt.Sprintf("%-9s", "run")), s.bold(cell(run.ID)), s.state(string(run.State)))
+	field("job", run.Job)
+	field("queue", run.Queue)
+	field("tenant", run.Tenant)
+	field("key", run.Key)
+	field("attempts", fmt.Sprintf("%d of %d", run.Attempt, run.MaxAttempts))
+	field("module", run.Module)
+	if run.Progress != (job.Progress{}) {
+		field("progress", fmt.Sprintf("%s%% %s", trimZero(fmt.Sprintf("%.1f", float64(run.Progress.Permille)/10)), run.Progress.Note))
+	}
+	field("input", cut(string(show(run.Input))))
+	if run.State.Live() && run.RunAt.After(run.CreatedAt) && run.State != job.Running {
+		field("due", instant(run.RunAt))
+	}
+	field("error", failureText(run.Error))
+	field("to do", run.Error.Fix)
+	_, _ = fmt.Fprintln(w)
+
+	t := table{head: []string{"AT", "WHAT", "STATE", "TOOK", "DETAIL"}}
+	for _, e := range h.events(show) {
+		took := ""
+		if e.took > 0 {
+			took = short(e.took)
+		}
+		t.row(offset(e.at.Sub(run.CreatedAt)), e.what, e.state, took, cut(e.detail))
+	}
+	t.print(w, s, func(col int, text string) string {
+		if col == 2 {
+			return s.state(text)
+		}
+		return text
+	})
+}
+
+// offset is how long after the enqueue, to the millisecond while that matters.
+func offset(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("+%.3fs", d.Seconds())
+	}
+	return "+" + short(d)
+}
+
+func cut(s string) string {
+	s = cell(s)
+	if r := []rune(s); len(r) > detailWidth {
+		return string(r[:detailWidth-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,204 @@
+// Package metrics holds the names, labels and recording points of what the
+// engine counts. It has no policy: rooms call it when something happened, and
+// whoever owns the Registerer decides who may read it.
+//
+// Gauges of the database (queue depth, age, dead letters, workers) are the same
+// number on every process of a fleet: aggregate them with max, not sum.
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// Metrics records. A nil *Metrics records nothing, so that a caller needs no
+// condition. All methods are safe for concurrent use.
+type Metrics struct {
+	queueDepth   *prometheus.GaugeVec
+	queueOldest  *prometheus.GaugeVec
+	queueDead    *prometheus.GaugeVec
+	jobs         *prometheus.CounterVec
+	attempts     *prometheus.HistogramVec
+	steps        *prometheus.CounterVec
+	leasesLost   *prometheus.CounterVec
+	orphaned     *prometheus.CounterVec
+	batch        *prometheus.HistogramVec
+	enqueues     *prometheus.CounterVec
+	diverged     *prometheus.CounterVec
+	slots        *prometheus.GaugeVec
+	slotsBusy    *prometheus.GaugeVec
+	unowned      prometheus.Counter
+	settleFailed prometheus.Counter
+	purged       prometheus.Counter
+}
+
+// New registers the engine's metrics with r. A nil r answers a nil *Metrics.
+// The error is that of a name r already knows.
+func New(r prometheus.Registerer) (*Metrics, error) {
+	if r == nil {
+		return nil, nil
+	}
+	gauge := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "runner", Name: name, Help: help}, labels)
+	}
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "runner", Name: name, Help: help}, labels)
+	}
+	plain := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "runner", Name: name, Help: help})
+	}
+	m := &Metrics{
+		queueDepth:  gauge("queue_depth", "Runs that could be claimed now.", "queue"),
+		queueOldest: gauge("queue_oldest_due_seconds", "How long the oldest due run has waited.", "queue"),
+		queueDead:   gauge("queue_dead_jobs", "Dead letters that wait for a person.", "queue"),
+		jobs:        counter("jobs_total", "Attempts settled, by outcome: ok, failed, dead.", "queue", "outcome"),
+		attempts: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "runner", Name: "attempt_duration_seconds",
+			Help:    "Time from an attempt's start to the end of its guest.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 12), // 0.5 ms to 35 min
+		}, []string{"job", "outcome"}),
+		steps:      counter("steps_total", "Steps, by result: run, replayed, failed, retried.", "result"),
+		leasesLost: counter("leases_lost_total", "Attempts aborted because their claim was no longer theirs.", "queue"),
+		orphaned:   counter("orphaned_total", "Claims ended because their worker's lease lapsed.", "queue", "result"),
+		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: "runner", Name: "batch_size",
+			Help:    "Entries that shared one write.",
+			Buckets: prometheus.ExponentialBuckets(1, 2, 11), // 1 to 1,024
+		}, []string{"operation"}),
+		enqueues:     counter("enqueue_total", "Entries of enqueues, by result: inserted, deduped, refused, failed.", "result"),
+		diverged:     counter("replay_diverged_total", "Runs whose replay did not ask for the steps they had recorded.", "job"),
+		slots:        gauge("worker_slots", "Attempts this process runs at a time.", "queue"),
+		slotsBusy:    gauge("worker_slots_busy", "Attempts this process holds now.", "queue"),
+		unowned:      plain("settle_unowned_total", "Settles that found their claim gone."),
+		settleFailed: plain("settle_failed_total", "Settles given up because the store did not answer within the lease."),
+		purged:       plain("purged_total", "Finished runs deleted after their retention."),
+	}
+	for _, c := range []prometheus.Collector{
+		m.queueDepth, m.queueOldest, m.queueDead, m.jobs, m.attempts, m.steps, m.leasesLost, m.orphaned,
+		m.batch, m.enqueues, m.diverged, m.slots, m.slotsBusy, m.unowned, m.settleFailed, m.purged,
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// Queue publishes what the store counted of one queue: the runs that could be
+// claimed now, how long the oldest of them has waited, and the dead letters.
+func (m *Metrics) Queue(name string, ready, dead int64, oldest time.Duration) {
+	if m == nil {
+		return
+	}
+	m.queueDepth.WithLabelValues(name).Set(float64(ready))
+	m.queueOldest.WithLabelValues(name).Set(max(0, oldest.Seconds()))
+	m.queueDead.WithLabelValues(name).Set(float64(dead))
+}
+
+// Attempt records an attempt whose settle landed. Suspensions, sheds and
+// interruptions move no outcome tally: a rollout must not look like failures.
+func (m *Metrics) Attempt(queue, jobName string, o job.Outcome, took time.Duration) {
+	if m == nil {
+		return
+	}
+	m.attempts.WithLabelValues(jobName, string(o)).Observe(took.Seconds())
+	switch o {
+	case job.Completed:
+		m.jobs.WithLabelValues(queue, "ok").Inc()
+	case job.Retried, job.Dropped, job.Refused:
+		m.jobs.WithLabelValues(queue, "failed").Inc()
+	case job.DeadLettered:
+		m.jobs.WithLabelValues(queue, "dead").Inc()
+	}
+}
+
+// Orphaned records a claim that a reclaim ended; buried says that no attempt
+// was left.
+func (m *Metrics) Orphaned(queue string, buried bool) {
+	if m == nil {
+		return
+	}
+	result := "requeued"
+	if buried {
+		result = "buried"
+		m.jobs.WithLabelValues(queue, "dead").Inc()
+	}
+	m.orphaned.WithLabelValues(queue, result).Inc()
+}
+
+// StepResult is what became of a step that a guest asked for.
+type StepResult string
+
+const (
+	StepRun      StepResult = "run"      // its body ran and is recorded
+	StepReplayed StepResult = "replayed" // its record was answered
+	StepFailed   StepResult = "failed"   // failed for good
+	StepRetried  StepResult = "retried"  // failed, to be run again
+)
+
+// Step records a step.
+func (m *Metrics) Step(r StepResult) {
+	if m != nil {
+		m.steps.WithLabelValues(string(r)).Inc()
+	}
+}
+
+// LeaseLost records an attempt aborted because its claim was gone.
+func (m *Metrics) LeaseLost(queue string) {
+	if m != nil {
+		m.leasesLost.WithLabelValues(queue).Inc()
+	}
+}
+
+// Batch records how many entries shared one write of operation.
+func (m *Metrics) Batch(operation string, n int) {
+	if m != nil {
+		m.batch.WithLabelValues(operation).Observe(float64(n))
+	}
+}
+
+// Enqueued records entries of enqueues by result.
+func (m *Metrics) Enqueued(result string, n int) {
+	if m != nil && n > 0 {
+		m.enqueues.WithLabelValues(result).Add(float64(n))
+	}
+}
+
+// ReplayDiverged records a run whose replay took another path.
+func (m *Metrics) ReplayDiverged(jobName string) {
+	if m != nil {
+		m.diverged.WithLabelValues(jobName).Inc()
+	}
+}
+
+// Slots publishes how many attempts of a queue run here, and may.
+func (m *Metrics) Slots(queue string, busy, limit int) {
+	if m != nil {
+		m.slots.WithLabelValues(queue).Set(float64(limit))
+		m.slotsBusy.WithLabelValues(queue).Set(float64(busy))
+	}
+}
+
+// SettleUnowned records a settle that found its claim gone.
+func (m *Metrics) SettleUnowned() {
+	if m != nil {
+		m.unowned.Inc()
+	}
+}
+
+// SettleFailed records a settle that was given up.
+func (m *Metrics) SettleFailed() {
+	if m != nil {
+		m.settleFailed.Inc()
+	}
+}
+
+// Purged records deleted runs.
+func (m *Metrics) Purged(n int) {
+	if m != nil && n > 0 {
+		m.purged.Add(float64(n))
+	}
+}

@@ -1,0 +1,118 @@
+package app
+
+import (
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/manifest"
+)
+
+// EnvDatabase names the environment variable that wins over the manifest.
+const EnvDatabase = "RUNNER_DATABASE_URL"
+
+// Codes of a database address that cannot be used.
+const (
+	CodeDatabaseURL         = "X_DATABASE_URL_INVALID"
+	CodeDatabaseUnsupported = "X_DATABASE_UNSUPPORTED"
+)
+
+// Database is where a store's data lies.
+type Database struct {
+	Path   string // of the SQLite file, absolute
+	Source string // who said so, for messages: "--database-url", …
+}
+
+// String is the address as a URL.
+func (d Database) String() string { return "sqlite:" + d.Path }
+
+// DatabaseParams are the three places that may name a database, strongest
+// first. A relative path of the manifest is relative to the manifest, any other
+// to the working directory. Manifest may be nil.
+type DatabaseParams struct {
+	Flag     string
+	Env      string
+	Manifest *manifest.Manifest
+}
+
+// FindDatabase is the database that p names; without any it is runner.db in
+// the working directory. Errors: X_DATABASE_UNSUPPORTED, X_DATABASE_URL_INVALID.
+func FindDatabase(p DatabaseParams) (Database, error) {
+	switch {
+	case p.Flag != "":
+		return parseDatabase(p.Flag, "", "--database-url")
+	case p.Env != "":
+		return parseDatabase(p.Env, "", EnvDatabase)
+	case p.Manifest != nil && p.Manifest.Runner.Database != "":
+		return parseDatabase(p.Manifest.Runner.Database, filepath.Dir(p.Manifest.Path), p.Manifest.Path)
+	}
+	return parseDatabase("sqlite:runner.db", "", "the default")
+}
+
+func parseDatabase(raw, dir, source string) (Database, error) {
+	scheme, path, found := strings.Cut(raw, ":")
+	if !found {
+		return Database{}, &abi.Error{
+			Code:    CodeDatabaseURL,
+			Message: fmt.Sprintf("the database %q of %s has no scheme", hideUserinfo(raw), source),
+			Fix:     "write sqlite:" + hideUserinfo(raw) + " for a SQLite file",
+		}
+	}
+	switch strings.ToLower(scheme) {
+	case "sqlite":
+	case "postgres", "postgresql":
+		return Database{}, &abi.Error{
+			Code:    CodeDatabaseUnsupported,
+			Message: fmt.Sprintf("%s names a Postgres database, and this build has the SQLite store only", source),
+			Fix:     "use sqlite:PATH, or leave the database out to get sqlite:runner.db beside the manifest",
+		}
+	default:
+		return Database{}, &abi.Error{
+			Code:    CodeDatabaseURL,
+			Message: fmt.Sprintf("the database %q of %s has the unknown scheme %q", hideUserinfo(raw), source, scheme),
+			Fix:     "write sqlite:PATH",
+		}
+	}
+	path = strings.TrimPrefix(path, "//")
+	bad := ""
+	switch {
+	case path == "":
+		bad = "names no file"
+	case strings.HasPrefix(path, ":memory:"):
+		bad = "is in memory and would forget every run"
+	case strings.ContainsAny(path, "?#\x00"):
+		bad = "has options or a character that no file name should have"
+	case strings.HasSuffix(path, "/"):
+		bad = "names a folder"
+	}
+	if bad != "" {
+		return Database{}, &abi.Error{
+			Code:    CodeDatabaseURL,
+			Message: fmt.Sprintf("the database %q of %s %s", hideUserinfo(raw), source, bad),
+			Fix:     "write sqlite:PATH with the path of a file",
+		}
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return Database{}, fmt.Errorf("resolve %s: %w", path, err)
+	}
+	return Database{Path: abs, Source: source}, nil
+}
+
+// hideUserinfo keeps the password of a URL out of messages. What looks like a
+// URL with credentials but does not parse is cut at its scheme.
+func hideUserinfo(raw string) string {
+	if !strings.Contains(raw, "@") {
+		return raw
+	}
+	if u, err := url.Parse(raw); err == nil && u.User != nil {
+		return u.Redacted()
+	}
+	scheme, _, _ := strings.Cut(raw, ":")
+	return scheme + ":…"
+}

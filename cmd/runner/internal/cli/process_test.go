@@ -1,0 +1,200 @@
+package cli_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+// The commands that scripts have for long-lived processes. A script waits for
+// what a process prints or for its end, never for time to pass.
+//
+//	start NAME PROGRAM ARG…     run it; what it prints goes to NAME.log
+//	await NAME REGEXP           until a line of its output matches (from the line after the last match)
+//	signal NAME TERM|INT|HUP|KILL
+//	ended NAME CODE             until it has ended, with that exit code or "killed"
+//	capture VAR REGEXP FILE     VAR is the first group of the first match in FILE (stdout: the last command's)
+func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"start":   cmdStart,
+		"await":   cmdAwait,
+		"signal":  cmdSignal,
+		"ended":   cmdEnded,
+		"capture": cmdCapture,
+	}
+}
+
+type processesKey struct{}
+
+// processes are those of one script, which is one goroutine.
+type processes struct{ byName map[string]*process }
+
+// process is a started program. Its output is written by the goroutine of
+// os/exec and read by the script's, under mu.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // after done
+
+	mu     sync.Mutex
+	more   *sync.Cond
+	out    bytes.Buffer
+	ended  bool
+	seen   int // offset behind the last awaited line
+	mirror *os.File
+}
+
+func (p *process) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.out.Write(b)
+	p.more.Broadcast()
+	return p.mirror.Write(b)
+}
+
+// await blocks until a whole line after the last awaited one matches; false is
+// the end of the process without one.
+func (p *process) await(re *regexp.Regexp) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		for {
+			line, _, whole := bytes.Cut(p.out.Bytes()[p.seen:], []byte("\n"))
+			if !whole {
+				break
+			}
+			p.seen += len(line) + 1
+			if re.Match(line) {
+				return true
+			}
+		}
+		if p.ended {
+			return false
+		}
+		p.more.Wait()
+	}
+}
+
+func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: start NAME PROGRAM ARG…")
+	}
+	all := ts.Value(processesKey{}).(*processes)
+	if old := all.byName[args[0]]; old != nil {
+		select {
+		case <-old.done:
+		default:
+			ts.Fatalf("process %s is still running", args[0])
+		}
+	}
+	program := args[1]
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if full := filepath.Join(dir, args[1]); !strings.Contains(args[1], "/") && executable(full) {
+			program = full
+			break
+		}
+	}
+	log, err := os.OpenFile(ts.MkAbs(args[0]+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	ts.Check(err)
+	p := &process{cmd: exec.Command(program, args[2:]...), done: make(chan struct{}), mirror: log}
+	p.more = sync.NewCond(&p.mu)
+	p.cmd.Dir = ts.MkAbs(".")
+	p.cmd.Env = environ(ts)
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	ts.Check(p.cmd.Start())
+	go func() {
+		p.err = p.cmd.Wait()
+		p.mu.Lock()
+		p.ended = true
+		p.more.Broadcast()
+		p.mu.Unlock()
+		_ = log.Close()
+		close(p.done)
+	}()
+	all.byName[args[0]] = p
+	ts.Defer(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	})
+}
+
+func executable(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir() && info.Mode()&0o111 != 0
+}
+
+// environ is what the script's own commands get of its environment.
+func environ(ts *testscript.TestScript) []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "MODULES", "NO_COLOR", "RUNNER_DATABASE_URL", "GOCOVERDIR"} {
+		env = append(env, name+"="+ts.Getenv(name))
+	}
+	return env
+}
+
+func named(ts *testscript.TestScript, args []string, n int, use string) *process {
+	if len(args) != n {
+		ts.Fatalf("usage: %s", use)
+	}
+	p := ts.Value(processesKey{}).(*processes).byName[args[0]]
+	if p == nil {
+		ts.Fatalf("no process %s was started", args[0])
+	}
+	return p
+}
+
+func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
+	p := named(ts, args, 2, "await NAME REGEXP")
+	re, err := regexp.Compile(args[1])
+	ts.Check(err)
+	if !p.await(re) {
+		ts.Fatalf("%s ended without printing %q; it printed:\n%s", args[0], args[1], p.out.String())
+	}
+}
+
+func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
+	p := named(ts, args, 2, "signal NAME TERM|INT|HUP|KILL")
+	sig, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}[args[1]]
+	if !ok {
+		ts.Fatalf("unknown signal %s", args[1])
+	}
+	ts.Check(p.cmd.Process.Signal(sig))
+}
+
+func cmdEnded(ts *testscript.TestScript, _ bool, args []string) {
+	p := named(ts, args, 2, "ended NAME CODE|killed")
+	<-p.done
+	got := "0"
+	var exit *exec.ExitError
+	if errors.As(p.err, &exit) {
+		got = strconv.Itoa(exit.ExitCode())
+		if exit.ExitCode() < 0 {
+			got = "killed"
+		}
+	}
+	if got != args[1] {
+		ts.Fatalf("%s ended with %s (%v), want %s; it printed:\n%s", args[0], got, p.err, args[1], p.out.String())
+	}
+}
+
+func cmdCapture(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: capture VAR REGEXP FILE")
+	}
+	re, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	m := re.FindStringSubmatch(ts.ReadFile(args[2]))
+	if len(m) < 2 {
+		ts.Fatalf("%s has no match with a group for %q:\n%s", args[2], args[1], ts.ReadFile(args[2]))
+	}
+	ts.Setenv(args[0], m[1])
+}

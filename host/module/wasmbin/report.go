@@ -2,7 +2,8 @@ package wasmbin
 
 // Report is what Scan learns of a module.
 type Report struct {
-	// Reject are reasons why a host must not run the module at all.
+	// Reject are reasons why a host must not run the module at all. When there
+	// are any, the rest of the report may be incomplete.
 	Reject []string
 	// FreshOnly are reasons why every attempt needs a newly instantiated
 	// module: state that copying memory and globals back does not restore.
@@ -15,9 +16,20 @@ type Report struct {
 	MemoryMin, MemoryMax uint32
 	// Start says that the module has a start function.
 	Start bool
+	// HostData says that the host can apply all data segments itself, so that
+	// they need not be compiled: their offsets are constants and no instruction
+	// refers to them.
+	HostData bool
+	// Functions, Instructions and CodeBytes size the code; DataSegments and
+	// DataBytes the data.
+	Functions, Instructions, CodeBytes int
+	DataSegments, DataBytes            int
+	// Features are the parts of WebAssembly 2.0 and later that the code uses.
+	Features []string
 }
 
-// Segment is data to be copied into memory.
+// Segment is data to be copied into memory. Bytes is part of the module that
+// was scanned and must not be written to.
 type Segment struct {
 	Offset uint32
 	Bytes  []byte
@@ -35,6 +47,23 @@ const (
 	KindTag
 )
 
+// String is the kind's name.
+func (k Kind) String() string {
+	switch k {
+	case KindFunc:
+		return "function"
+	case KindTable:
+		return "table"
+	case KindMemory:
+		return "memory"
+	case KindGlobal:
+		return "global"
+	case KindTag:
+		return "tag"
+	}
+	return "unknown"
+}
+
 // Import is one import.
 type Import struct {
 	Module, Name string
@@ -48,3 +77,25 @@ type Export struct {
 	Kind Kind
 	Type string // as in Import
 }
+
+// Features that Report.Features names.
+const (
+	featureBulk     = "bulk-memory"
+	featureSIMD     = "simd"
+	featureRefs     = "reference-types"
+	featureExtConst = "extended-const"
+	featureSatFloat = "nontrapping-fptoint"
+	featureSignExt  = "sign-ext"
+)
+
+// Reasons of Report.Reject that name a feature.
+const (
+	reasonTypedRefs  = "uses typed function references or tables with initialisers; build without the function-references feature"
+	reasonExceptions = "uses WebAssembly exception handling; build without it (for C++: -fno-exceptions or -fignore-exceptions)"
+	reasonGC         = "uses garbage-collected types (the GC proposal), which this host does not run"
+	reasonMemory64   = "uses 64-bit memory; build for wasm32"
+	reasonTailCalls  = "uses tail calls; build without the tail-call feature (clang: -mno-tail-call)"
+	reasonThreads    = "uses threads (atomic instructions or shared memory); build without -pthread and without the atomics feature"
+	reasonRelaxed    = "uses relaxed SIMD, whose results differ between machines; build without the relaxed-simd feature"
+	reasonNoMemory   = "has no memory of its own; a handler defines exactly one and exports it as \"memory\""
+)

@@ -1,0 +1,270 @@
+package wasmbin
+
+import "fmt"
+
+// facts is what the instructions of all functions say together.
+type facts struct {
+	instrs     int
+	features   map[string]bool
+	freshOnly  map[string]bool // instructions whose effect a reset does not undo
+	dataNamed  bool            // memory.init or data.drop occurs
+	sumLocals  int
+	maxNesting int
+}
+
+// editKind is what is written at a place in a function.
+type editKind byte
+
+const (
+	editFunc  editKind = iota // replace a function index
+	editLoop                  // a tick after the loop instruction; weight
+	editTick                  // a tick at a place between instructions; weight
+	editRange                 // charge a range by its length, which is on top of the stack
+)
+
+// edit is one change of a function's code.
+type edit struct {
+	at, end int // offsets in the reader's bytes; end is of the bytes replaced
+	kind    editKind
+	index   uint32 // editFunc: the old index
+	weight  int32  // editLoop, editTick: units; editRange: constant part
+	shift   byte   // editRange: units are length >> shift
+	plain   bool   // editLoop: the loop has no parameters
+}
+
+// construct is an open block, loop or if during the walk.
+type construct struct {
+	kind class
+	// Distances are the number of instructions since the last tick, -1 if no
+	// path comes here.
+	merge int32 // the largest among branches to its end; of a loop, to its start
+	enter int32 // of an if: the distance at its condition
+	loop  int   // of a loop: its edit, -1 if it is dead code
+}
+
+// walker goes over functions one by one and reuses its buffers.
+type walker struct {
+	p     *parsed
+	facts facts
+	stack []construct
+
+	// Of the function walked last:
+	edits  []edit
+	params uint32
+	locals uint32 // parameters included
+	groups uint32 // of locals as they are encoded
+	code   int    // offset of the first instruction
+	ranges bool   // it has an editRange
+}
+
+func newWalker(p *parsed) *walker {
+	return &walker{p: p, facts: facts{features: map[string]bool{}, freshOnly: map[string]bool{}}}
+}
+
+// readLocals reads the declarations before the instructions of a function.
+func (w *walker) readLocals(r *reader, typ funcType) {
+	w.params = uint32(len(typ.params))
+	w.locals = w.params
+	w.groups = r.u32()
+	if r.ok() && uint64(w.groups)*2 > uint64(r.left()) {
+		r.malformed("more locals than bytes")
+	}
+	for range w.groups {
+		if !r.ok() {
+			return
+		}
+		n := r.u32()
+		r.valType()
+		if n > maxLocals || w.locals+n > maxLocals {
+			r.fail(TooComplex, fmt.Sprintf("more than %d locals", maxLocals))
+			return
+		}
+		w.locals += n
+	}
+	w.facts.sumLocals += int(w.locals)
+	if w.facts.sumLocals > maxAllLocals {
+		r.fail(TooComplex, "too many locals in all functions together")
+	}
+	w.code = r.p
+}
+
+// function walks the i-th defined function: it checks every index and the
+// nesting, gathers facts and plans the edits.
+func (w *walker) function(i int) error {
+	p := w.p
+	body := p.bodies[i]
+	r := &body
+	w.edits, w.ranges = w.edits[:0], false
+	w.readLocals(r, p.types[p.funcTypes[int(p.nImpFuncs)+i]])
+	m := meter{w: w}
+	m.enter(r.p)
+	w.stack = append(w.stack[:0], construct{kind: clsBlock, merge: -1, loop: -1})
+	for r.ok() && len(w.stack) > 0 {
+		start := r.p
+		op := r.u8()
+		cls := classes[op]
+		w.facts.instrs++
+		m.before(start, cls)
+		switch cls {
+		case clsPlain:
+		case clsLocal:
+			if l := r.u32(); r.ok() && l >= w.locals {
+				r.malformed(fmt.Sprintf("local %d of %d", l, w.locals))
+			}
+		case clsI32:
+			r.signed(32)
+		case clsI64:
+			r.signed(64)
+		case clsF32:
+			r.skip(4)
+		case clsF64:
+			r.skip(8)
+		case clsMem:
+			w.needMemory(r)
+			memarg(r)
+		case clsGlobal:
+			// An index equal to the count would name the fuel after the rewrite.
+			if g := r.u32(); r.ok() && g >= uint32(len(p.globals)) {
+				r.malformed(fmt.Sprintf("global %d of %d", g, len(p.globals)))
+			}
+		case clsBlock, clsLoop, clsIf:
+			params := p.blockType(r)
+			if len(w.stack) > maxNesting {
+				r.fail(TooComplex, fmt.Sprintf("blocks are nested more than %d deep", maxNesting))
+				break
+			}
+			m.open(cls, r.p, params == 0)
+		case clsElse:
+			if top := &w.stack[len(w.stack)-1]; top.kind != clsIf {
+				r.malformed("else without if")
+			}
+			m.otherwise()
+		case clsEnd:
+			m.close()
+		case clsBr, clsBrIf:
+			m.branch(r.u32(), r)
+			if cls == clsBr {
+				m.stop()
+			}
+		case clsBrTable:
+			for range r.count("labels", 1, maxBody) + 1 {
+				m.branch(r.u32(), r)
+				if !r.ok() {
+					break
+				}
+			}
+			m.stop()
+		case clsStop:
+			if op == 0x0f {
+				m.leave()
+			}
+			m.stop()
+		case clsCall:
+			at := r.p
+			f := p.funcIndex(r)
+			w.edits = append(w.edits, edit{at: at, end: r.p, kind: editFunc, index: f})
+			m.call()
+		case clsIndirect:
+			p.typeIndex(r)
+			p.tableIndex(r)
+			m.call()
+		case clsRefFunc:
+			w.facts.features[featureRefs] = true
+			at := r.p
+			f := p.funcIndex(r)
+			w.edits = append(w.edits, edit{at: at, end: r.p, kind: editFunc, index: f})
+		case clsRef:
+			w.facts.features[featureRefs] = true
+		case clsRefNull:
+			w.facts.features[featureRefs] = true
+			r.refType()
+		case clsSelectT:
+			if r.u32() != 1 && r.ok() {
+				r.malformed("select with other than one type")
+			}
+			r.valType()
+		case clsTable, clsTableSet:
+			w.facts.features[featureRefs] = true
+			p.tableIndex(r)
+			if cls == clsTableSet {
+				w.facts.freshOnly["table.set"] = true
+			}
+		case clsMemSize, clsMemGrow:
+			w.needMemory(r)
+			r.zero("a memory other than 0")
+		case clsSignExt:
+			w.facts.features[featureSignExt] = true
+		case clsBulk:
+			sub := r.u32()
+			p.bulkImmediates(r, sub)
+			if r.ok() {
+				w.bulk(r, sub)
+				m.bulk(sub, start)
+			}
+		case clsSIMD:
+			w.facts.features[featureSIMD] = true
+			p.simdImmediates(r)
+		default:
+			refuseInstruction(r, cls, op)
+		}
+	}
+	r.end("last end of the function")
+	if r.err != nil {
+		return r.err
+	}
+	m.finish()
+	return nil
+}
+
+func (w *walker) needMemory(r *reader) {
+	if len(w.p.memories) == 0 {
+		r.malformed("a memory instruction without a memory")
+	}
+}
+
+// bulk gathers what an instruction after 0xfc means for a reset.
+func (w *walker) bulk(r *reader, sub uint32) {
+	f := &w.facts
+	if sub < subMemoryInit {
+		f.features[featureSatFloat] = true
+		return
+	}
+	f.features[featureBulk] = true
+	if sub <= subMemoryFill && sub != subDataDrop {
+		w.needMemory(r)
+	}
+	switch sub {
+	case subMemoryInit:
+		f.dataNamed = true
+	case subDataDrop:
+		f.dataNamed = true
+		f.freshOnly["data.drop"] = true
+	case subElemDrop:
+		f.freshOnly["elem.drop"] = true
+	case subTableInit:
+		f.freshOnly["table.init"] = true
+	case subTableCopy:
+		f.freshOnly["table.copy"] = true
+	case subTableGrow:
+		f.freshOnly["table.grow"] = true
+	case subTableFill:
+		f.freshOnly["table.fill"] = true
+	}
+}
+
+func refuseInstruction(r *reader, cls class, op byte) {
+	switch cls {
+	case clsTail:
+		r.unsupported(reasonTailCalls)
+	case clsException:
+		r.unsupported(reasonExceptions)
+	case clsTypedRef:
+		r.unsupported(reasonTypedRefs)
+	case clsGC:
+		r.unsupported(reasonGC)
+	case clsThread:
+		r.unsupported(reasonThreads)
+	default:
+		r.malformed(fmt.Sprintf("unknown instruction %#02x", op))
+	}
+}

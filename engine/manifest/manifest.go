@@ -18,6 +18,8 @@ type Manifest struct {
 	Modules   map[string]Module
 	Jobs      map[string]*Job
 	Schedules map[string]*Schedule
+
+	unenforced []Problem
 }
 
 // Runner is the [runner] table.
@@ -90,7 +92,8 @@ type Job struct {
 // Schedule is a [schedules.NAME] table.
 type Schedule struct {
 	Name       string
-	Cron       string
+	Cron       string // as it was written
+	Spec       Cron
 	Zone       *time.Location
 	CatchUp    string // skip, run-once, run-all
 	MaxCatchUp int

@@ -1,0 +1,99 @@
+package manifest
+
+import (
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Defaults of [runner] and of a queue.
+const (
+	DefaultDatabase = "sqlite:runner.db"
+	DefaultDataDir  = ".runner"
+	DefaultLease    = 30 * time.Second
+	DefaultDrain    = 25 * time.Second
+	DefaultQueue    = "default"
+	DefaultWorkers  = 100
+)
+
+// runner reads [runner]. It is optional, and so is every key of it.
+func (l *loader) runner(top *table) {
+	t := top.table("runner", "{ }")
+	if t == nil {
+		t = &table{c: l.checker, n: newTable(0), path: "runner"}
+	}
+	r := &l.m.Runner
+	r.Database = l.database(t)
+	r.DataDir = DefaultDataDir
+	if dir, ok := t.text("data_dir", DefaultDataDir); ok {
+		if dir == "" || strings.ContainsRune(dir, 0) {
+			t.bad("data_dir", CodeValue, "is not the name of a folder", "leave it out for "+DefaultDataDir)
+		} else {
+			r.DataDir = dir
+		}
+	}
+	if !filepath.IsAbs(r.DataDir) {
+		r.DataDir = filepath.Join(l.dir, r.DataDir)
+	}
+	// Below a few seconds a slow disk or a long pause of the process looks like
+	// a dead worker, and its runs start a second time.
+	r.Lease = t.duration("lease", DefaultLease, 2*time.Second, time.Hour)
+	r.Drain = t.duration("drain", DefaultDrain, time.Second, time.Hour)
+	r.CPUSlots = t.count("cpu_slots", 0, 1, 1024, "one for each CPU")
+	t.close()
+}
+
+// database checks which store it names. No message repeats it: a URL carries a
+// password.
+func (l *loader) database(t *table) string {
+	name, ok := t.text("database", DefaultDatabase)
+	if !ok {
+		name = DefaultDatabase
+	}
+	const fix = `write "sqlite:FILE" or "postgres://USER@HOST/NAME"`
+	if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		t.bad("database", CodeValue, "holds a control character", fix)
+		return ""
+	}
+	file, ok := strings.CutPrefix(name, "sqlite:")
+	switch {
+	case strings.HasPrefix(name, "postgres://"), strings.HasPrefix(name, "postgresql://"):
+		return name
+	case !ok:
+		t.bad("database", CodeValue, "names no known database", fix)
+	case file == "", strings.HasPrefix(file, "?"):
+		t.bad("database", CodeValue, "names no file", fix)
+	case strings.HasPrefix(file, "//"):
+		t.bad("database", CodeValue, "has // after sqlite:, which is followed by a plain file name", fix)
+	case file == ":memory:":
+		t.bad("database", CodeValue, "is in memory, where no run survives the process", fix)
+	case filepath.IsAbs(file):
+		return name
+	default:
+		return "sqlite:" + filepath.Join(l.dir, file)
+	}
+	return ""
+}
+
+// queue reads [queues.NAME].
+func (l *loader) queue(name string, t *table) {
+	q := Queue{Name: name}
+	q.Workers = t.count("workers", DefaultWorkers, 1, 10_000, "100")
+	q.PerTenant = t.count("per_tenant", 0, 1, 1_000_000, "no limit")
+	l.unenforced(t, "per_tenant", "limit for each tenant")
+	const example = `{ limit = 50, per = "1s", by = "tenant" }`
+	if r := t.table("rate", example); r != nil {
+		l.unenforced(t, "rate", "rate limit")
+		q.Rate = &Rate{
+			Limit: r.count("limit", 1, 1, 1_000_000, "nothing: it is required"),
+			Per:   r.duration("per", time.Second, 10*time.Millisecond, 31*day),
+			By:    r.choice("by", "queue", "queue", "tenant"),
+		}
+		if r.n.children["limit"] == nil {
+			t.c.add(r.n.at, CodeRequired, r.name("limit"), r.path+" has no limit", "write rate = "+example)
+		}
+		r.close()
+	}
+	l.m.Queues[name] = q
+	t.close()
+}

@@ -1,0 +1,352 @@
+package manifest
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// checker collects the problems of one file.
+type checker struct {
+	file     string
+	places   *places
+	problems []Problem
+}
+
+// add reports a problem at an offset of the file.
+func (c *checker) add(at int, code, key, message, fix string) {
+	line, column := c.places.of(at)
+	c.problems = append(c.problems, Problem{
+		File: c.file, Line: line, Column: column,
+		Code: code, Key: key, Message: message, Fix: fix,
+	})
+}
+
+// table reads the keys of one TOML table and remembers which were asked for,
+// so that close can refuse the rest.
+type table struct {
+	c     *checker
+	n     *node
+	path  string
+	known []string
+}
+
+// name is the full path of a key.
+func (t *table) name(key string) string { return join(t.path, key) }
+
+// get is the value of a key, nil when it is absent.
+func (t *table) get(key string) *node {
+	t.known = append(t.known, key)
+	if t.n == nil {
+		return nil
+	}
+	return t.n.children[key]
+}
+
+// bad reports a problem with the value of a key, at the value.
+func (t *table) bad(key, code, message, fix string) {
+	at := t.n.at
+	if v := t.n.children[key]; v != nil {
+		at = v.at
+	}
+	t.c.add(at, code, t.name(key), t.name(key)+" "+message, fix)
+}
+
+func (t *table) wrongType(key, want, example string) {
+	t.bad(key, CodeType, "must be "+want+"; this is "+t.n.children[key].describe(), "write "+key+" = "+example)
+}
+
+// describe says what a value is, for a person.
+func (n *node) describe() string {
+	switch n.kind {
+	case kindTable:
+		return "a table"
+	case kindList:
+		return "a list"
+	case kindString:
+		return "the text " + quote(n.text)
+	case kindInt:
+		return "the whole number " + clip(n.text)
+	case kindFloat:
+		return "the number " + clip(n.text)
+	case kindBool:
+		return n.text
+	}
+	return "the date or time " + clip(n.text)
+}
+
+// clip and quote bound what a message repeats of the file.
+func clip(s string) string {
+	const most = 60
+	if len(s) <= most {
+		return s
+	}
+	s = s[:most]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+func quote(s string) string { return strconv.Quote(clip(s)) }
+
+// text reads a string. The result is false when it is absent or a problem.
+func (t *table) text(key, example string) (string, bool) {
+	v := t.get(key)
+	if v == nil {
+		return "", false
+	}
+	if v.kind != kindString {
+		t.wrongType(key, "a text in quotes", strconv.Quote(example))
+		return "", false
+	}
+	return v.text, true
+}
+
+// flag reads a boolean.
+func (t *table) flag(key string, def bool) bool {
+	v := t.get(key)
+	if v == nil {
+		return def
+	}
+	if v.kind != kindBool {
+		t.wrongType(key, "true or false", strconv.FormatBool(!def))
+		return def
+	}
+	return v.text == "true"
+}
+
+// count reads a whole number from lo to hi; omitted says what leaving it out means.
+func (t *table) count(key string, def, lo, hi int, omitted string) int {
+	v := t.get(key)
+	if v == nil {
+		return def
+	}
+	if v.kind != kindInt {
+		t.wrongType(key, "a whole number", strconv.Itoa(max(def, lo)))
+		return def
+	}
+	n, err := strconv.ParseInt(v.text, 0, 64) // base 0: 0x, 0o, 0b and _, which TOML has too
+	if err != nil || n < int64(lo) || n > int64(hi) {
+		t.bad(key, CodeValue, fmt.Sprintf("must be from %d to %d; this is %s", lo, hi, clip(v.text)), "leave it out for "+omitted)
+		return def
+	}
+	return int(n)
+}
+
+// choice reads one of a few words.
+func (t *table) choice(key, def string, of ...string) string {
+	s, ok := t.text(key, def)
+	if !ok {
+		return def
+	}
+	if !slices.Contains(of, s) {
+		t.bad(key, CodeValue, "must be one of "+words(of)+"; this is "+quote(s), didYouMean(s, of))
+		return def
+	}
+	return s
+}
+
+// duration reads a duration from lo to hi; 0 is in range only if lo is 0.
+func (t *table) duration(key string, def, lo, hi time.Duration) time.Duration {
+	v := t.get(key)
+	if v == nil {
+		return def
+	}
+	if v.kind != kindString {
+		unit := "s"
+		if v.kind != kindInt {
+			t.wrongType(key, "a duration in quotes", strconv.Quote(FormatDuration(def)))
+			return def
+		}
+		t.wrongType(key, "a duration in quotes, with a unit", strconv.Quote(clip(v.text)+unit))
+		return def
+	}
+	d, err := ParseDuration(v.text)
+	if err != nil {
+		t.bad(key, CodeValue, "is not a duration: "+err.Error(), `a duration is a number and a unit: ms, s, m, h, d or w, as in "90s" or "1d12h"`)
+		return def
+	}
+	if d < lo || d > hi {
+		t.bad(key, CodeValue, fmt.Sprintf("must be from %s to %s; this is %s", FormatDuration(lo), FormatDuration(hi), clip(v.text)), "")
+		return def
+	}
+	return d
+}
+
+// texts reads a list of strings; at is the place of each.
+func (t *table) texts(key, example string) (list []string, at []int) {
+	v := t.get(key)
+	if v == nil {
+		return nil, nil
+	}
+	if v.kind != kindList {
+		t.wrongType(key, "a list of texts", "["+strconv.Quote(example)+"]")
+		return nil, nil
+	}
+	for i, item := range v.items {
+		if item.kind != kindString {
+			name := fmt.Sprintf("%s[%d]", t.name(key), i)
+			t.c.add(item.at, CodeType, name, name+" must be a text in quotes; this is "+item.describe(), "")
+			continue
+		}
+		list = append(list, item.text)
+		at = append(at, item.at)
+	}
+	return list, at
+}
+
+// table reads a table. The result is nil when it is absent or a problem.
+func (t *table) table(key, example string) *table {
+	v := t.get(key)
+	if v == nil {
+		return nil
+	}
+	if v.kind != kindTable {
+		t.wrongType(key, "a table", example)
+		return nil
+	}
+	return &table{c: t.c, n: v, path: t.name(key)}
+}
+
+// tables reads the named tables of a section, as in [jobs.NAME], in the
+// file's order, and refuses names that are none.
+func (t *table) tables(section string, each func(name string, t *table)) {
+	v := t.get(section)
+	if v == nil {
+		return
+	}
+	one := strings.TrimSuffix(section, "s")
+	if v.kind != kindTable {
+		t.c.add(v.at, CodeType, section, fmt.Sprintf("%s must hold one table for each %s; this is %s", section, one, v.describe()), "write ["+section+".NAME]")
+		return
+	}
+	for _, name := range v.keys {
+		child, path := v.children[name], join(section, name)
+		if problem := nameProblem(name); problem != "" {
+			t.c.add(v.keyAt[name], CodeName, path, fmt.Sprintf("the %s name %s %s", one, quote(name), problem),
+				"a name is 1 to 100 of a-z 0-9 . _ - and starts with a letter or a digit")
+			continue
+		}
+		if child.kind != kindTable {
+			t.c.add(child.at, CodeType, path, fmt.Sprintf("%s must be a table; this is %s", path, child.describe()), "write ["+path+"]")
+			continue
+		}
+		each(name, &table{c: t.c, n: child, path: path})
+	}
+}
+
+// close refuses the keys that nobody asked for.
+func (t *table) close() {
+	for _, key := range t.n.keys {
+		if slices.Contains(t.known, key) {
+			continue
+		}
+		v, path := t.n.children[key], t.name(key)
+		where := "the file"
+		if t.path != "" {
+			where = "[" + t.path + "]"
+		}
+		fix := didYouMean(key, t.known)
+		section, name, nested := strings.Cut(t.path, ".")
+		if v.kind == kindTable && nested && !strings.Contains(name, ".") && fix == "" &&
+			slices.Contains([]string{"queues", "modules", "jobs", "schedules"}, section) {
+			fix = fmt.Sprintf("a name with a dot is quoted: [%s.%q]", section, name+"."+key)
+		}
+		if fix == "" {
+			fix = "it may hold " + words(t.known)
+		}
+		t.c.add(t.n.keyAt[key], CodeUnknownKey, path, fmt.Sprintf("%s has no key %s", where, quote(key)), fix)
+	}
+}
+
+// nameProblem says what is wrong with the name of a job, queue, module or
+// schedule; "" is nothing. Names are durable keys, URL segments, metric labels
+// and file names at once, hence the narrow alphabet.
+func nameProblem(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > maxName:
+		return fmt.Sprintf("is %d bytes long", len(name))
+	}
+	for i := range len(name) {
+		switch b := name[i]; {
+		case b >= 'a' && b <= 'z', b >= '0' && b <= '9':
+		case i > 0 && (b == '.' || b == '_' || b == '-'):
+		case b >= 'A' && b <= 'Z':
+			return "holds a capital letter"
+		case i == 0:
+			return "starts with neither a letter nor a digit"
+		default:
+			r, _ := utf8.DecodeRuneInString(name[i:])
+			return fmt.Sprintf("holds %q", r)
+		}
+	}
+	return ""
+}
+
+const maxName = 100
+
+// words joins alternatives as in `a, b or c`.
+func words(of []string) string {
+	of = slices.Clone(of)
+	slices.Sort(of)
+	of = slices.Compact(of)
+	switch len(of) {
+	case 0:
+		return "nothing"
+	case 1:
+		return of[0]
+	}
+	return strings.Join(of[:len(of)-1], ", ") + " or " + of[len(of)-1]
+}
+
+// didYouMean is a fix that names the closest of the known words, or "".
+func didYouMean(got string, known []string) string {
+	best, distance := "", math.MaxInt
+	plain := func(s string) string {
+		return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(s))
+	}
+	if len(got) > 2*maxName {
+		return ""
+	}
+	for _, k := range known {
+		d := editDistance(plain(got), plain(k))
+		if d < distance || d == distance && k < best {
+			best, distance = k, d
+		}
+	}
+	if best == "" || distance > max(1, len(best)/3) {
+		return ""
+	}
+	return "did you mean " + best + "?"
+}
+
+// editDistance counts the insertions, deletions, replacements and swaps of
+// neighbours between a and b.
+func editDistance(a, b string) int {
+	prev2, prev, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(prev[j]+1, row[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], prev2[j-2]+1)
+			}
+		}
+		prev2, prev, row = prev, row, prev2
+	}
+	return prev[len(b)]
+}

@@ -1,0 +1,293 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/manifest"
+)
+
+// Codes of what can be wrong between a manifest and its modules.
+const (
+	CodeModuleUnreadable = "X_MODULE_UNREADABLE"
+	CodeModulePin        = "X_MODULE_PIN_MISMATCH"
+	CodeModuleRefused    = "X_MODULE_REFUSED" // by a host that gave no code of its own
+	CodeHandlerUnknown   = "X_HANDLER_UNKNOWN"
+)
+
+// maxModule bounds the file that is read; a host may refuse less.
+const maxModule = 256 << 20
+
+// Loader makes a guest of a module's bytes under what the manifest grants it.
+type Loader func(ctx context.Context, m manifest.Module, wasm []byte) (abi.Guest, error)
+
+// LoadParams are what Load starts from.
+type LoadParams struct {
+	Path   string // of the manifest
+	Loader Loader
+	Close  func(abi.Guest) // of guests loaded in vain; nil does nothing
+	Before *Loaded         // its guests are used again where nothing changed; may be nil
+	Keep   bool            // keep a copy of each module in the data folder
+	// Partly accepts a manifest that asks for what this build does not enforce.
+	// Whoever works a queue that others rely on must not.
+	Partly bool
+}
+
+// Loaded is a manifest with a guest for each of its modules. It does not change.
+type Loaded struct {
+	Manifest *manifest.Manifest
+	Guests   map[string]abi.Guest
+	Sizes    map[string]int // of the modules, in bytes
+	Files    []string       // everything it was read from
+	fresh    []abi.Guest    // those that Before did not have
+}
+
+// Load reads a manifest and loads its modules, in parallel. The error is a
+// *manifest.Report of every problem, or that of a ctx that ended; nothing is
+// left open then.
+func Load(ctx context.Context, p LoadParams) (*Loaded, error) {
+	m, report := manifest.Load(p.Path)
+	if report != nil {
+		return nil, report
+	}
+	l := &loading{p: p, m: m, places: placesOf(p.Path), out: &Loaded{
+		Manifest: m, Guests: map[string]abi.Guest{}, Sizes: map[string]int{},
+	}}
+	if !p.Partly {
+		l.problems = append(l.problems, m.Unenforced()...)
+	}
+	l.modules(ctx)
+	l.handlers()
+	if err := ctx.Err(); err != nil {
+		l.discard()
+		return nil, context.Cause(ctx)
+	}
+	if len(l.problems) > 0 {
+		l.discard()
+		slices.SortStableFunc(l.problems, func(a, b manifest.Problem) int { return a.Line - b.Line })
+		return nil, &manifest.Report{File: p.Path, Problems: l.problems}
+	}
+	l.out.Files = filesOf(p.Path, m)
+	return l.out, nil
+}
+
+// filesOf are the files that m was read from, the manifest first.
+func filesOf(path string, m *manifest.Manifest) []string {
+	files := []string{path}
+	for _, name := range slices.Sorted(maps.Keys(m.Modules)) {
+		files = append(files, m.Modules[name].Path)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Jobs)) {
+		if schema := m.Jobs[name].Input.Path(); schema != "" {
+			files = append(files, filepath.Join(filepath.Dir(path), schema))
+		}
+	}
+	slices.Sort(files[1:])
+	return slices.Compact(files)
+}
+
+// loading is one Load under way. mu guards problems and out while modules load.
+type loading struct {
+	p      LoadParams
+	m      *manifest.Manifest
+	places places
+
+	mu       sync.Mutex
+	problems []manifest.Problem
+	out      *Loaded
+}
+
+func (l *loading) problem(section, name, key, code, message, fix string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.problems = append(l.problems, manifest.Problem{
+		File: l.p.Path, Line: l.places.line(section, name), Code: code,
+		Key: section + "." + name + "." + key, Message: message, Fix: fix,
+	})
+}
+
+// modules loads every module of the manifest, as many at a time as there are
+// processors: compiling is what takes long.
+func (l *loading) modules(ctx context.Context) {
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for _, name := range slices.Sorted(maps.Keys(l.m.Modules)) {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			l.module(ctx, name)
+		})
+	}
+	wg.Wait()
+}
+
+func (l *loading) module(ctx context.Context, name string) {
+	decl := l.m.Modules[name]
+	if ctx.Err() != nil {
+		return
+	}
+	wasm, err := readModule(decl.Path)
+	if err != nil {
+		l.problem("modules", name, "path", CodeModuleUnreadable,
+			fmt.Sprintf("module %q: %s cannot be read: %v", name, decl.Path, plain(err)),
+			"build the module, or correct its path")
+		return
+	}
+	digest := digestOf(wasm)
+	if decl.SHA256 != "" && decl.SHA256 != digest {
+		l.problem("modules", name, "sha256", CodeModulePin,
+			fmt.Sprintf("module %q: %s is not the file that sha256 pins; its digest is %s", name, decl.Path, digest),
+			"put the pinned file back, or, if the change is meant, pin "+digest)
+		return
+	}
+	guest := l.again(name, digest)
+	if guest == nil {
+		if guest, err = l.p.Loader(ctx, decl, wasm); err != nil {
+			if ctx.Err() == nil {
+				l.refused(name, decl.Path, err)
+			}
+			return
+		}
+		l.mu.Lock()
+		l.out.fresh = append(l.out.fresh, guest)
+		l.mu.Unlock()
+	}
+	if l.p.Keep {
+		if _, err := (copies{dir: modulesDir(l.m)}).put(wasm); err != nil {
+			l.problem("runner", "", "data_dir", CodeModuleUnreadable,
+				fmt.Sprintf("module %q: no copy can be kept in %s: %v", name, modulesDir(l.m), plain(err)),
+				"make data_dir a folder that the runner may write to")
+			return
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.out.Guests[name], l.out.Sizes[name] = guest, len(wasm)
+}
+
+// modulesDir is where copies of m's modules are kept.
+func modulesDir(m *manifest.Manifest) string { return filepath.Join(m.Runner.DataDir, "modules") }
+
+// again is the guest of the load before, if it was loaded from the same bytes
+// under the same grants.
+func (l *loading) again(name, digest string) abi.Guest {
+	if l.p.Before == nil {
+		return nil
+	}
+	g, before := l.p.Before.Guests[name], l.p.Before.Manifest.Modules[name]
+	now := l.m.Modules[name]
+	if g == nil || g.Digest() != digest || before.Memory != now.Memory || !reflect.DeepEqual(before.Allow, now.Allow) {
+		return nil
+	}
+	return g
+}
+
+// refused turns what a host says of a module into problems, one for each that
+// it names.
+func (l *loading) refused(name, path string, err error) {
+	for _, one := range flat(err) {
+		code, message, fix := CodeModuleRefused, one.Error(), ""
+		var coded *abi.Error
+		if errors.As(one, &coded) {
+			code, message, fix = coded.Code, coded.Message, coded.Fix
+		}
+		l.problem("modules", name, "path", code, fmt.Sprintf("module %q (%s): %s", name, path, message), fix)
+	}
+}
+
+// flat is the errors that err joins, or err alone.
+func flat(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		var all []error
+		for _, e := range joined.Unwrap() {
+			all = append(all, flat(e)...)
+		}
+		return all
+	}
+	return []error{err}
+}
+
+// handlers checks that each job's handler is in its module.
+func (l *loading) handlers() {
+	for _, name := range slices.Sorted(maps.Keys(l.m.Jobs)) {
+		j := l.m.Jobs[name]
+		guest, ok := l.out.Guests[j.Module]
+		if !ok {
+			continue // the module's own problem has been said
+		}
+		var known []string
+		for _, h := range guest.Describe().Handlers {
+			known = append(known, h.Name)
+		}
+		if slices.Contains(known, j.Handler) {
+			continue
+		}
+		fix := "register a handler of that name in the module and build it again"
+		if len(known) > 0 {
+			fix = "set handler to one of: " + strings.Join(known, ", ")
+		}
+		l.problem("jobs", name, "handler", CodeHandlerUnknown,
+			fmt.Sprintf("job %q: module %q has no handler %q", name, j.Module, j.Handler), fix)
+	}
+}
+
+// discard closes the guests that were loaded in vain.
+func (l *loading) discard() {
+	if l.p.Close == nil {
+		return
+	}
+	for _, g := range l.out.fresh {
+		l.p.Close(g)
+	}
+}
+
+func readModule(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a file")
+	case info.Size() > maxModule:
+		return nil, fmt.Errorf("it has %d bytes, more than any module may", info.Size())
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxModule+1))
+	if len(b) > maxModule {
+		return nil, errors.New("it has more bytes than any module may")
+	}
+	return b, err
+}
+
+// plain is err without the path that the message around it names already.
+func plain(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// Close closes the guests of l that the load before did not have. For a Loaded
+// that nothing serves.
+func (l *Loaded) Close(closeGuest func(abi.Guest)) {
+	for _, g := range l.fresh {
+		closeGuest(g)
+	}
+}

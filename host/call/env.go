@@ -1,0 +1,76 @@
+package call
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"unicode/utf16"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// registerEnv serves the runtime hooks that AssemblyScript compiles into every
+// module.
+func registerEnv(ctx context.Context, rt wazero.Runtime) error {
+	const i, f = api.ValueTypeI32, api.ValueTypeF64
+	b := rt.NewHostModuleBuilder(abi.EnvModule)
+	export(b, "abort", []api.ValueType{i, i, i, i}, nil, envAbort)
+	export(b, "seed", nil, []api.ValueType{f}, envSeed)
+	export(b, "trace", []api.ValueType{i, i, f, f, f, f, f}, nil, envTrace)
+	if _, err := b.Instantiate(ctx); err != nil {
+		return fmt.Errorf("call: serve %s: %w", abi.EnvModule, err)
+	}
+	return nil
+}
+
+// abort(message, file, line, column): an exception that nothing caught.
+func envAbort(s *State, mem api.Memory, stack []uint64) {
+	s.ended = aborted
+	s.abort = fmt.Sprintf("%s (%s:%d:%d)", scriptString(mem, stack[0]), scriptString(mem, stack[1]), uint32(stack[2]), uint32(stack[3]))
+	panic(unwound)
+}
+
+// seed() -> f64: what Math.random starts from.
+func envSeed(s *State, _ api.Memory, stack []uint64) {
+	var b [8]byte
+	s.fillRandom(b[:])
+	stack[0] = api.EncodeF64(float64(binary.LittleEndian.Uint64(b[:]) >> 11))
+}
+
+// trace(message, n, a0 … a4): a line for debugging with up to five numbers.
+func envTrace(s *State, mem api.Memory, stack []uint64) {
+	text := scriptString(mem, stack[0])
+	for _, v := range stack[2 : 2+min(5, uint32(stack[1]))] {
+		text += fmt.Sprintf(" %v", api.DecodeF64(v))
+	}
+	s.log(abi.LevelDebug, wire.LogLine([]byte(text)))
+}
+
+// maxScriptString bounds what is read of a string, in bytes.
+const maxScriptString = 8 << 10
+
+// scriptString is AssemblyScript's string at p: UTF-16, its length in bytes in
+// the word before it. What is no string reads as "?": these calls end the guest
+// anyway, or only log.
+func scriptString(mem api.Memory, p uint64) string {
+	if uint32(p) == 0 {
+		return ""
+	}
+	n, ok := mem.ReadUint32Le(uint32(p) - 4)
+	if !ok {
+		return "?"
+	}
+	b, ok := mem.Read(uint32(p), min(n, maxScriptString)&^1)
+	if !ok {
+		return "?"
+	}
+	units := make([]uint16, len(b)/2)
+	for i := range units {
+		units[i] = binary.LittleEndian.Uint16(b[i*2:])
+	}
+	return string(utf16.Decode(units))
+}

@@ -1,0 +1,234 @@
+package call
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// BeginParams is what an attempt needs.
+type BeginParams struct {
+	Attempt      *abi.Attempt // not changed
+	Calls        abi.Calls
+	Capabilities Capabilities
+	Slots        *Slots // nil for none
+	Quantum      uint32 // fuel between ticks; 0 is Quantum
+}
+
+// Begin takes a slot and makes the State of an attempt. The caller then calls
+// the guest with the State as the context (Enter first), passes what came of it
+// to End, and Close at last. An error is the context's cause: it ended while
+// the attempt waited for a slot.
+func Begin(ctx context.Context, p BeginParams) (*State, error) {
+	s := &State{
+		Context: ctx, calls: p.Calls, caps: p.Capabilities, slots: p.Slots, attempt: p.Attempt, quantum: p.Quantum,
+		clock:  newClock(p.Attempt.Now),
+		random: random{state: p.Attempt.Seed},
+	}
+	if s.quantum == 0 {
+		s.quantum = Quantum
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if s.slots != nil {
+		if err := s.slots.Acquire(ctx); err != nil {
+			return nil, err
+		}
+		s.holds = true
+	}
+	return s, nil
+}
+
+// BringUp is the State in which a module starts, warms up and describes itself:
+// always the same clock and random numbers, and nothing to call but those and
+// log. With record, Transcript can be asked for afterwards.
+func BringUp(ctx context.Context, caps Capabilities, record bool) *State {
+	s := &State{Context: ctx, caps: caps, quantum: Quantum, clock: newClock(bootTime), random: random{state: 1}}
+	if record {
+		s.recorder = newRecorder()
+	}
+	return s
+}
+
+// Fuel is what the guest burns before its first tick.
+func (s *State) Fuel() uint32 { return s.quantum }
+
+// Enter starts the CPU time; the guest is called next.
+func (s *State) Enter() { s.proceed() }
+
+// Close gives the slot back, if the attempt still has one.
+func (s *State) Close() {
+	if s.holds {
+		s.holds = false
+		s.slots.Release()
+	}
+}
+
+// Transcript is a digest of what the guest called and put out.
+func (s *State) Transcript() []byte { return s.recorder.sum() }
+
+// Output is what the guest passed to output last; nil if it never did.
+func (s *State) Output() []byte { return s.output }
+
+// Ended is how a call into a guest ended.
+type Ended struct {
+	Export  string // what was called
+	Result  uint32
+	Err     error  // of wazero
+	Memory  uint64 // size of linear memory, in bytes
+	Limit   uint64 // of it
+	Refused int    // growths that the limit refused
+}
+
+// Aftermath is what the end of a call asks of the instance.
+type Aftermath int
+
+const (
+	// Reset: resetting it makes it as new.
+	Reset Aftermath = iota
+	// DropStack: besides, its native stacks may have grown.
+	DropStack
+	// Discard: something outside its memory may be wrong.
+	Discard
+)
+
+// End is the outcome of an attempt whose runner_run ended so.
+func (s *State) End(e Ended) (abi.Outcome, Aftermath) {
+	s.pause()
+	if s.calls != nil {
+		s.flushLine(0)
+		s.flushLine(stderr)
+	}
+	out, after := s.end(e)
+	out.Usage = abi.Usage{CPU: s.cpu, MemoryBytes: e.Memory, StdioBytes: s.stdio.total, StdioDropped: s.stdio.dropped}
+	return out, after
+}
+
+func (s *State) end(e Ended) (abi.Outcome, Aftermath) {
+	if s.ended == stopped {
+		return abi.Outcome{Kind: abi.Stopped, Err: s.err}, Reset
+	}
+	f, cause, after := s.crash(e)
+	if cause == nil && s.inStep {
+		f, cause = s.violation(&abi.Violation{Func: e.Export, Detail: fmt.Sprintf("it returned inside step %q", s.step)})
+	}
+	if cause == nil {
+		switch {
+		case e.Result == abi.RunDone && s.hasOut:
+			return abi.Outcome{Kind: abi.Done, Output: s.output}, after
+		case e.Result == abi.RunDone:
+			cause = errNoOutput
+			f = abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeGuestNoOutput, Message: "the handler returned without calling output",
+				Fix: "use an SDK, or call output before runner_run returns 0"}
+		case e.Result == abi.RunFailed && s.failure != nil:
+			return abi.Outcome{Kind: abi.Failed, Failure: *s.failure}, after
+		case e.Result == abi.RunFailed:
+			f, cause = s.violation(&abi.Violation{Func: e.Export, Detail: "it answered that it failed without calling fail"})
+		default:
+			f, cause = s.violation(&abi.Violation{Func: e.Export, Detail: fmt.Sprintf("unknown answer %d", int32(e.Result))})
+		}
+	}
+	return abi.Outcome{Kind: abi.Crashed, Failure: f, Err: cause}, after
+}
+
+var errNoOutput = errors.New("the guest returned without output")
+
+// Check is the error of a call while the module is brought up; nil if it
+// returned, and answered 0 where it answers.
+func (s *State) Check(e Ended) error {
+	s.pause()
+	s.flushLine(stderr)
+	if s.ended == stopped {
+		return s.err
+	}
+	f, cause, _ := s.crash(e)
+	if cause == nil && s.ended == exited {
+		f.Message, cause = "it exited with code 0", errors.New("exit")
+	}
+	if cause == nil && e.Result != 0 {
+		f.Message, cause = fmt.Sprintf("it answered %d", int32(e.Result)), errors.New("result")
+	}
+	if cause == nil {
+		return nil
+	}
+	message := e.Export + ": " + f.Message
+	if f.Stack != "" {
+		message += "\n" + f.Stack
+	}
+	return &abi.Error{Code: CodeModuleInit, Message: message, Fix: "the module must start, and describe itself, without input", Err: cause}
+}
+
+// CodeModuleInit: a module cannot be brought up.
+const CodeModuleInit = "X_MODULE_INIT"
+
+// crash sorts out what ended a guest that did not return; the cause is nil if
+// it did, or exited with 0.
+func (s *State) crash(e Ended) (abi.Failure, error, Aftermath) {
+	switch s.ended {
+	case violated:
+		f, cause := s.violation(s.err)
+		return f, cause, Reset
+	case exited:
+		if s.exitCode == 0 {
+			return abi.Failure{}, nil, Reset
+		}
+		cause := fmt.Errorf("the guest exited with code %d", s.exitCode)
+		return s.described(abi.Failure{Code: abi.CodeGuestExit, Message: cause.Error()}), cause, Reset
+	case aborted:
+		text := s.redact(s.abort)
+		return s.described(abi.Failure{Code: abi.CodeGuestTrap, Message: "the guest aborted: " + text}), errors.New("abort: " + text), Reset
+	}
+	if e.Err == nil {
+		return abi.Failure{}, nil, Reset
+	}
+	text := e.Err.Error()
+	trap, isTrap := strings.CutPrefix(text, "wasm error: ")
+	switch {
+	case text == "stack overflow":
+		return s.described(abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeGuestStack, Message: "the guest's call stack overflowed",
+			Fix: "look for a recursion without an end"}), e.Err, Discard
+	case !isTrap:
+		return abi.Failure{Code: abi.CodeHostFailure, Message: "the host failed while it served the guest",
+			Fix: "the operator finds the cause in the runner's log"}, e.Err, Discard
+	}
+	reason, trace, _ := strings.Cut(trap, "\n")
+	f := abi.Failure{Code: abi.CodeGuestTrap, Message: "the guest trapped: " + reason, Stack: trace}
+	switch {
+	case e.Refused > 0:
+		f.Kind, f.Code = abi.FailTerminal, abi.CodeGuestMemory
+		f.Message = fmt.Sprintf("the guest ran out of memory: its limit is %d MiB", e.Limit>>20)
+		f.Fix = "raise the memory limit, or handle the input in smaller parts"
+	case s.deadlocked():
+		f.Kind, f.Code = abi.FailTerminal, abi.CodeGuestDeadlock
+		f.Message = "every goroutine of the guest is asleep"
+		f.Fix = "look for a channel or lock that nobody serves"
+	}
+	return s.described(f), e.Err, DropStack
+}
+
+// violation is the failure of a guest that breaks the contract.
+func (s *State) violation(cause error) (abi.Failure, error) {
+	return s.described(abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeABIViolation, Message: cause.Error(),
+		Fix: "build the module with a current SDK"}), cause
+}
+
+// described adds what the guest said on stderr, and fits the failure for being
+// kept.
+func (s *State) described(f abi.Failure) abi.Failure {
+	if s.stdio.fatal != "" && f.Code == abi.CodeGuestTrap {
+		f.Message += ": " + s.stdio.fatal
+	}
+	f.Message = s.redact(f.Message)
+	if tail := s.redact(s.stderrTail()); tail != "" {
+		if f.Stack != "" {
+			f.Stack = "\n\n" + f.Stack
+		}
+		f.Stack = "stderr:\n" + tail + f.Stack
+	}
+	return wire.ClipFailure(f)
+}

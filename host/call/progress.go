@@ -1,0 +1,16 @@
+package call
+
+import (
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// progress(permille, p, n): how far the run is, with a note of at most
+// abi.MaxProgressNote bytes; the rest is cut.
+func progress(s *State, mem api.Memory, stack []uint64) {
+	s.attempting(abi.FuncProgress)
+	note := wire.Note(s.view(mem, abi.FuncProgress, stack[1], stack[2]))
+	s.calls.Progress(s.Context, wire.Permille(int32(stack[0])), s.redact(note))
+}

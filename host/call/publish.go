@@ -1,0 +1,29 @@
+package call
+
+import (
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// publish(topic, n, p, n) -> 0: an event with a JSON payload.
+//
+// Answers abi.CodeLimit beyond abi.MaxInput, and what Publish refuses.
+func publish(s *State, mem api.Memory, stack []uint64) {
+	s.attempting(abi.FuncPublish)
+	topic := s.name(mem, abi.FuncPublish, stack[0], stack[1])
+	payload := s.copied(mem, abi.FuncPublish, stack[2], stack[3])
+	if err := wire.JSON(abi.FuncPublish, "the payload", payload, abi.MaxInput); err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	s.leave()
+	err := s.calls.Publish(s.Context, topic, payload)
+	s.enter()
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	stack[0] = 0
+}

@@ -1,0 +1,36 @@
+package call
+
+import (
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// sleep(name, n, ms) -> 0 once ms milliseconds have passed since the run first
+// asked; until then the guest is unwound and the run suspended.
+//
+// Answers abi.CodeOutsideStepOnly inside a step, abi.CodeLimit beyond
+// abi.MaxSleep.
+func sleep(s *State, mem api.Memory, stack []uint64) {
+	s.attempting(abi.FuncSleep)
+	name := s.name(mem, abi.FuncSleep, stack[0], stack[1])
+	d, err := wire.Duration(int64(stack[2]))
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	if s.inStep {
+		stack[0] = codeOutsideStepOnly
+		return
+	}
+	s.leave()
+	at, err := s.calls.Sleep(s.Context, name, d)
+	s.enter()
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	s.clock.observe(at)
+	stack[0] = 0
+}

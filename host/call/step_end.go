@@ -1,0 +1,35 @@
+package call
+
+import (
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// step_end(p, n) -> 0: records the open step's JSON output; when it returns,
+// the record is durable.
+//
+// Answers abi.CodeLimit beyond abi.MaxOutput, and what StepEnd refuses; the
+// step is then still open. Outside a step it is a violation.
+func stepEnd(s *State, mem api.Memory, stack []uint64) {
+	s.attempting(abi.FuncStepEnd)
+	if !s.inStep {
+		s.violate(abi.FuncStepEnd, "no step is open")
+	}
+	out := s.copied(mem, abi.FuncStepEnd, stack[0], stack[1])
+	if err := wire.JSON(abi.FuncStepEnd, "the step's output", out, abi.MaxOutput); err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	s.leave()
+	at, err := s.calls.StepEnd(s.Context, s.redactJSON(out))
+	s.enter()
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	s.inStep = false
+	s.clock.leaveStep(at)
+	stack[0] = 0
+}

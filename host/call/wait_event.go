@@ -1,0 +1,39 @@
+package call
+
+import (
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// wait_event(name, n, topic, n, ms) -> length: the payload of the first event
+// on topic since the run first asked, as last result; until then the guest is
+// unwound and the run suspended.
+//
+// Answers abi.CodeTimeout when ms milliseconds passed without one,
+// abi.CodeOutsideStepOnly inside a step, abi.CodeLimit beyond abi.MaxSleep.
+func waitEvent(s *State, mem api.Memory, stack []uint64) {
+	s.attempting(abi.FuncWaitEvent)
+	name := s.name(mem, abi.FuncWaitEvent, stack[0], stack[1])
+	topic := s.name(mem, abi.FuncWaitEvent, stack[2], stack[3])
+	timeout, err := wire.Duration(int64(stack[4]))
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	if s.inStep {
+		stack[0] = codeOutsideStepOnly
+		return
+	}
+	s.leave()
+	payload, at, err := s.calls.WaitEvent(s.Context, name, topic, timeout)
+	s.enter()
+	// A wait that timed out has an instant too.
+	s.clock.observe(at)
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	stack[0] = s.answer(payload)
+}

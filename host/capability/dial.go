@@ -1,0 +1,120 @@
+package capability
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// privateAddressError: a name led to an address inside the runner's network.
+type privateAddressError struct {
+	host string
+	addr netip.Addr
+}
+
+func (e *privateAddressError) Error() string {
+	return fmt.Sprintf("%s resolves to %s, which is not a public address", e.host, e.addr)
+}
+
+// dialer connects to public addresses, and to others only where the host is
+// that address or localhost. That a pattern allows the host was checked before.
+type dialer struct {
+	resolver *net.Resolver // nil is the system's
+}
+
+const (
+	connectTimeout = 10 * time.Second
+	keepAlive      = 30 * time.Second
+)
+
+// DialContext is for http.Transport: addr is host:port as in the URL.
+func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	nd := net.Dialer{
+		Timeout:   connectTimeout,
+		KeepAlive: keepAlive,
+		Resolver:  d.resolver,
+		// The address is the resolved one, right before the connection is made.
+		Control: func(_, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return fmt.Errorf("connect to %s: %w", host, err)
+			}
+			return permitted(host, at.Addr())
+		},
+	}
+	return nd.DialContext(ctx, network, addr)
+}
+
+// permitted is why a request to host may not connect to ip.
+func permitted(host string, ip netip.Addr) error {
+	ip = ip.Unmap().WithZone("")
+	if literal, err := netip.ParseAddr(host); err == nil {
+		// A pattern names this very address.
+		if literal.Unmap().WithZone("") == ip {
+			return nil
+		}
+	} else if strings.EqualFold(host, "localhost") && ip.IsLoopback() {
+		return nil
+	}
+	if public(ip) {
+		return nil
+	}
+	return &privateAddressError{host, ip}
+}
+
+// public reports whether ip is an address of the public Internet.
+func public(ip netip.Addr) bool {
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return false
+	}
+	for _, p := range notPublic {
+		if p.Contains(ip) {
+			return false
+		}
+	}
+	// Addresses that carry an IPv4 address are judged by it.
+	if b := ip.As16(); ip.Is6() {
+		switch {
+		case nat64.Contains(ip):
+			return public(netip.AddrFrom4([4]byte(b[12:16])))
+		case sixToFour.Contains(ip):
+			return public(netip.AddrFrom4([4]byte(b[2:6])))
+		}
+	}
+	return true
+}
+
+var (
+	nat64     = netip.MustParsePrefix("64:ff9b::/96")
+	sixToFour = netip.MustParsePrefix("2002::/16")
+
+	// notPublic are the blocks of the IANA special-purpose registries that the
+	// methods of netip.Addr do not cover.
+	notPublic = []netip.Prefix{
+		netip.MustParsePrefix("0.0.0.0/8"),       // this network
+		netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers, and by clouds for metadata
+		netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
+		netip.MustParsePrefix("192.0.2.0/24"),    // documentation
+		netip.MustParsePrefix("192.88.99.0/24"),  // relays of 6to4
+		netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
+		netip.MustParsePrefix("198.51.100.0/24"), // documentation
+		netip.MustParsePrefix("203.0.113.0/24"),  // documentation
+		netip.MustParsePrefix("240.0.0.0/4"),     // reserved
+		netip.MustParsePrefix("::/96"),           // compatible with IPv4, long gone
+		netip.MustParsePrefix("64:ff9b:1::/48"),  // local translation
+		netip.MustParsePrefix("100::/64"),        // discard
+		netip.MustParsePrefix("2001::/23"),       // protocol assignments, Teredo
+		netip.MustParsePrefix("2001:db8::/32"),   // documentation
+		netip.MustParsePrefix("3fff::/20"),       // documentation
+		netip.MustParsePrefix("5f00::/16"),       // segment routing
+		netip.MustParsePrefix("fec0::/10"),       // site-local, long gone
+	}
+)

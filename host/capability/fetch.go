@@ -1,0 +1,128 @@
+package capability
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+// Codes of the Failure of a refused or failed request.
+const (
+	CodeHTTPFailed   = "X_HTTP_FAILED"
+	CodeHTTPTimeout  = "X_HTTP_TIMEOUT"
+	CodeHTTPTooLarge = "X_HTTP_TOO_LARGE"
+)
+
+// maxRedirects bounds how many redirects are followed.
+const maxRedirects = 5
+
+// hostHeaders are headers that belong to the connection, which is the host's.
+var hostHeaders = map[string]bool{
+	"Connection": true, "Content-Length": true, "Host": true, "Keep-Alive": true, "Proxy-Authorization": true,
+	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+}
+
+// Fetch makes r if the patterns allow it, and answers the response and its
+// body. Refusals: abi.CodeDenied, abi.CodeInvalid, abi.CodeLimit (a response
+// that is too large), abi.CodeTimeout and abi.CodeFailed; their texts name the
+// host but not the URL, which may hold a secret. When ctx ends, its cause.
+func (s *Set) Fetch(ctx context.Context, r wire.HTTPRequest) (abi.HTTPResponse, []byte, error) {
+	u, err := url.Parse(r.URL)
+	if err != nil {
+		return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, wire.CodeRequestInvalid, "the URL cannot be parsed")
+	}
+	if err := s.permit(u); err != nil {
+		return abi.HTTPResponse{}, nil, err
+	}
+	timeout := s.out.cfg.Timeout
+	if own := time.Duration(r.TimeoutMS) * time.Millisecond; own > 0 {
+		timeout = min(timeout, own)
+	}
+	reqCtx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(reqCtx, r.Method, u.String(), bytes.NewReader(r.Content))
+	if err != nil {
+		return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, wire.CodeRequestInvalid, "the request cannot be made")
+	}
+	for name, value := range r.Headers {
+		if hostHeaders[http.CanonicalHeaderKey(name)] {
+			return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, wire.CodeRequestInvalid, "the header "+http.CanonicalHeaderKey(name)+" is the host's to set")
+		}
+		req.Header.Set(name, value)
+	}
+	client := http.Client{Transport: s.out.client, CheckRedirect: func(next *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects || s.permit(next.URL) != nil {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return abi.HTTPResponse{}, nil, s.failed(ctx, u, timeout, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, s.out.cfg.MaxResponse+1))
+	if err != nil {
+		return abi.HTTPResponse{}, nil, s.failed(ctx, u, timeout, err)
+	}
+	if int64(len(body)) > s.out.cfg.MaxResponse {
+		return abi.HTTPResponse{}, nil, refused(abi.CodeLimit, CodeHTTPTooLarge,
+			fmt.Sprintf("the response of %s has more than the %d bytes allowed", u.Hostname(), s.out.cfg.MaxResponse))
+	}
+	out := abi.HTTPResponse{Status: resp.StatusCode}
+	if len(resp.Header) > 0 {
+		out.Headers = make(map[string]string, len(resp.Header))
+		for name, values := range resp.Header {
+			out.Headers[name] = strings.ToValidUTF8(strings.Join(values, ", "), "\ufffd")
+		}
+	}
+	return out, body, nil
+}
+
+// permit is why u may not be asked.
+func (s *Set) permit(u *url.URL) error {
+	if why := checkTarget(u); why != "" {
+		return denied("the URL is refused: "+why, "use a plain absolute URL")
+	}
+	for _, p := range s.patterns {
+		if p.allows(u) {
+			return nil
+		}
+	}
+	return denied(fmt.Sprintf("the module is not granted this URL of %s://%s", u.Scheme, u.Host), "add a pattern that covers it to the module's http in the manifest")
+}
+
+// failed is what a request came to that got no response.
+func (s *Set) failed(ctx context.Context, u *url.URL, timeout time.Duration, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var private *privateAddressError
+	if errors.As(err, &private) {
+		return denied(private.Error(), "grant the address itself if it is meant")
+	}
+	var timed net.Error
+	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timed) && timed.Timeout() {
+		return refused(abi.CodeTimeout, CodeHTTPTimeout, fmt.Sprintf("%s did not answer within %s", u.Hostname(), timeout))
+	}
+	// The text of a *url.Error repeats the URL.
+	var ue *url.Error
+	if errors.As(err, &ue) {
+		err = ue.Err
+	}
+	return refused(abi.CodeFailed, CodeHTTPFailed, fmt.Sprintf("request to %s: %v", u.Hostname(), err))
+}
+
+func refused(code abi.Code, failure, message string) error {
+	return &abi.Refusal{Code: code, Failure: abi.Failure{Code: failure, Message: message}}
+}

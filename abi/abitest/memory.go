@@ -186,6 +186,9 @@ func (m *Memory) Now() time.Time {
 	return m.clock
 }
 
+// Start is the clock at the run's first claim.
+func (m *Memory) Start() time.Time { return m.cfg.Start }
+
 // Advance moves the store's clock.
 func (m *Memory) Advance(d time.Duration) {
 	m.mu.Lock()
@@ -217,6 +220,18 @@ func (m *Memory) Records() []Record {
 		rs[i] = *r
 	}
 	return rs
+}
+
+// Unreached are the names of the records that the present attempt has not asked
+// for.
+func (m *Memory) Unreached() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var names []string
+	for _, r := range m.records[m.reached:] {
+		names = append(names, r.Name)
+	}
+	return names
 }
 
 // Sent is what the guest enqueued and published, as far as it is committed.

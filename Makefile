@@ -1,0 +1,70 @@
+# Needs Go and make; `make test` also runs the race detector where there is a
+# C compiler. Everything built goes to bin/.
+
+GO          ?= go
+BIN         := bin
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 10s
+
+# Handlers that compile to Wasm from Go, one folder each.
+WASM_EXAMPLES := onboard invoices
+WASM_FLAGS    := -buildmode=c-shared -ldflags='-s -w' -trimpath
+
+# Packages whose tests run goroutines against each other.
+RACE := ./engine/... ./host/...
+
+.DEFAULT_GOAL := help
+.PHONY: help build test race lint examples plugins demo bench fuzz clean
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/runner
+	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/runner ./cmd/runner
+
+test: ## every test, then those with goroutines again under the race detector
+	$(GO) test ./...
+	@$(MAKE) --no-print-directory race
+
+race: ## the race detector over engine and host
+	@if command -v $${CC:-gcc} >/dev/null; then \
+		echo "$(GO) test -race $(RACE)"; CGO_ENABLED=1 $(GO) test -race $(RACE); \
+	else \
+		echo "NOT RUN: the race detector needs a C compiler, and $${CC:-gcc} is not here"; \
+	fi
+
+lint: ## format, vet, go.mod and staticcheck (OFFLINE=1 leaves staticcheck out)
+	@out=$$(gofmt -l .); if [ -n "$$out" ]; then echo "not formatted (run gofmt -w):"; echo "$$out"; exit 1; fi
+	$(GO) vet ./...
+	GOOS=wasip1 GOARCH=wasm $(GO) vet $(addprefix ./examples/,$(WASM_EXAMPLES))
+	$(GO) mod tidy -diff
+	$(if $(OFFLINE),@echo "NOT RUN: staticcheck (OFFLINE)",$(GO) run $(STATICCHECK) ./...)
+
+examples: $(addprefix $(BIN)/,$(addsuffix .wasm,$(WASM_EXAMPLES) noop)) ## build the example modules into bin/
+
+plugins: examples ## the same: there are no first-party modules yet
+
+# Go decides what is up to date.
+.PHONY: $(addprefix $(BIN)/,$(addsuffix .wasm,$(WASM_EXAMPLES) noop))
+$(addprefix $(BIN)/,$(addsuffix .wasm,$(WASM_EXAMPLES))): $(BIN)/%.wasm:
+	GOOS=wasip1 GOARCH=wasm $(GO) build $(WASM_FLAGS) -o $@ ./examples/$*
+
+$(BIN)/noop.wasm:
+	@mkdir -p $(BIN)
+	$(GO) run ./examples/noop -o $@
+
+demo: build examples ## kill a server of 300 invoices in the middle, and count
+	$(GO) run ./examples/demo
+
+bench: build ## what this machine does: runs a second, latencies, memory
+	$(BIN)/runner bench
+
+fuzz: ## every fuzz test for FUZZTIME (10s) each
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+clean: ## remove bin/
+	rm -rf $(BIN)

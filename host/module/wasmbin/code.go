@@ -16,20 +16,22 @@ type facts struct {
 type editKind byte
 
 const (
-	editFunc  editKind = iota // replace a function index
-	editLoop                  // a tick after the loop instruction; weight
-	editTick                  // a tick at a place between instructions; weight
-	editRange                 // charge a range by its length, which is on top of the stack
+	editFunc   editKind = iota // replace a function index
+	editLoop                   // a tick after the loop instruction; weight
+	editTick                   // a tick at a place between instructions; weight
+	editRange                  // charge a range by its length, which is on top of the stack
+	editReturn                 // a return, which has to store the counter first; index is the number of open constructs
 )
 
 // edit is one change of a function's code.
 type edit struct {
 	at, end int // offsets in the reader's bytes; end is of the bytes replaced
 	kind    editKind
-	index   uint32 // editFunc: the old index
+	index   uint32 // editFunc: the old index; editReturn
 	weight  int32  // editLoop, editTick: units; editRange: constant part
 	shift   byte   // editRange: units are length >> shift
 	plain   bool   // editLoop: the loop has no parameters
+	copies  span   // editLoop: locals to copy on the way to the host, in walker.copies
 }
 
 // construct is an open block, loop or if during the walk.
@@ -40,6 +42,7 @@ type construct struct {
 	merge int32 // the largest among branches to its end; of a loop, to its start
 	enter int32 // of an if: the distance at its condition
 	loop  int   // of a loop: its edit, -1 if it is dead code
+	log   int   // of a loop: where its accesses to locals start
 }
 
 // walker goes over functions one by one and reuses its buffers.
@@ -49,12 +52,16 @@ type walker struct {
 	stack []construct
 
 	// Of the function walked last:
-	edits  []edit
-	params uint32
-	locals uint32 // parameters included
-	groups uint32 // of locals as they are encoded
-	code   int    // offset of the first instruction
-	ranges bool   // it has an editRange
+	edits   []edit
+	locals  []ValType // parameters included
+	groups  uint32    // of locals as they are encoded
+	code    int       // offset of the first instruction
+	ranges  bool      // it has an editRange
+	loops   bool      // it has a loop
+	calls   bool      // it calls
+	results []ValType
+	copies  []uint32 // of all loops, see edit.copies
+	access  accessLog
 }
 
 func newWalker(p *parsed) *walker {
@@ -63,25 +70,25 @@ func newWalker(p *parsed) *walker {
 
 // readLocals reads the declarations before the instructions of a function.
 func (w *walker) readLocals(r *reader, typ funcType) {
-	w.params = uint32(len(typ.params))
-	w.locals = w.params
+	w.locals = append(w.locals[:0], typ.params...)
+	w.results = typ.results
 	w.groups = r.u32()
 	if r.ok() && uint64(w.groups)*2 > uint64(r.left()) {
 		r.malformed("more locals than bytes")
 	}
 	for range w.groups {
+		n, t := r.u32(), r.valType()
+		if n > maxLocals || len(w.locals)+int(n) > maxLocals {
+			r.fail(TooComplex, fmt.Sprintf("more than %d locals", maxLocals))
+		}
 		if !r.ok() {
 			return
 		}
-		n := r.u32()
-		r.valType()
-		if n > maxLocals || w.locals+n > maxLocals {
-			r.fail(TooComplex, fmt.Sprintf("more than %d locals", maxLocals))
-			return
+		for range n {
+			w.locals = append(w.locals, t)
 		}
-		w.locals += n
 	}
-	w.facts.sumLocals += int(w.locals)
+	w.facts.sumLocals += len(w.locals)
 	if w.facts.sumLocals > maxAllLocals {
 		r.fail(TooComplex, "too many locals in all functions together")
 	}
@@ -94,8 +101,9 @@ func (w *walker) function(i int) error {
 	p := w.p
 	body := p.bodies[i]
 	r := &body
-	w.edits, w.ranges = w.edits[:0], false
+	w.edits, w.copies, w.ranges, w.loops, w.calls = w.edits[:0], w.copies[:0], false, false, false
 	w.readLocals(r, p.types[p.funcTypes[int(p.nImpFuncs)+i]])
+	w.access.reset(len(w.locals))
 	m := meter{w: w}
 	m.enter(r.p)
 	w.stack = append(w.stack[:0], construct{kind: clsBlock, merge: -1, loop: -1})
@@ -108,8 +116,13 @@ func (w *walker) function(i int) error {
 		switch cls {
 		case clsPlain:
 		case clsLocal:
-			if l := r.u32(); r.ok() && l >= w.locals {
-				r.malformed(fmt.Sprintf("local %d of %d", l, w.locals))
+			l := r.u32()
+			if r.ok() && int(l) >= len(w.locals) {
+				r.malformed(fmt.Sprintf("local %d of %d", l, len(w.locals)))
+				break
+			}
+			if w.loops {
+				w.access.add(l, op != 0x20)
 			}
 		case clsI32:
 			r.signed(32)
@@ -154,8 +167,10 @@ func (w *walker) function(i int) error {
 				}
 			}
 			m.stop()
+			w.access.table()
 		case clsStop:
 			if op == 0x0f {
+				w.edits = append(w.edits, edit{at: start, end: r.p, kind: editReturn, index: uint32(len(w.stack) - 1)})
 				m.leave()
 			}
 			m.stop()

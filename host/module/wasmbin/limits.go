@@ -16,7 +16,7 @@ const (
 	maxSegments   = 1_000_000
 	maxName       = 100_000   // bytes of an import's or export's name
 	maxBody       = 7_654_321 // bytes of one function
-	maxLocals     = 50_000    // of one function, parameters included
+	maxLocals     = 49_990    // of one function, parameters included; rewriting adds two to what 50,000 allow
 	maxNesting    = 20_000    // blocks within blocks
 	maxAllLocals  = 8_000_000 // declared in all functions; a runtime keeps 8 bytes of each
 	maxTableElems = 1_000_000 // entries that all tables together may have, now or after growing

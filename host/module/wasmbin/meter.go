@@ -20,7 +20,6 @@ type meter struct {
 	dist     int32 // instructions since the last tick; -1 in dead code
 	entry    int   // the edit of the entry, or -1
 	tail     int32 // the largest distance at a return
-	calls    bool  // the function calls
 	straight bool  // nothing but plain instructions and block headers so far
 	looped   bool  // a loop header follows the entry before anything else
 	count    int32 // instructions
@@ -85,8 +84,9 @@ func (m *meter) before(at int, cls class) {
 
 // open enters a construct whose first instruction is at.
 func (m *meter) open(cls class, at int, plain bool) {
-	c := construct{kind: cls, merge: -1, enter: m.dist, loop: -1}
+	c := construct{kind: cls, merge: -1, enter: m.dist, loop: -1, log: len(m.w.access.list)}
 	if cls == clsLoop {
+		m.w.loops = true
 		c.merge = m.dist
 		if m.dist >= 0 {
 			c.loop = len(m.w.edits)
@@ -115,7 +115,11 @@ func (m *meter) close() {
 	switch {
 	case c.kind == clsLoop:
 		if c.loop >= 0 {
-			m.w.edits[c.loop].weight = weight(c.merge)
+			e := &m.w.edits[c.loop]
+			e.weight = weight(c.merge)
+			e.copies.from = len(m.w.copies)
+			m.w.copies = m.w.access.carried(c.log, m.w.copies)
+			e.copies.to = len(m.w.copies)
 		}
 		return
 	case c.kind == clsIf: // without else, the condition may lead straight here
@@ -146,7 +150,7 @@ func (m *meter) leave() { m.tail = max(m.tail, m.dist) }
 
 // call is a call of any kind.
 func (m *meter) call() {
-	m.calls = true
+	m.w.calls = true
 	if m.dist >= 0 {
 		m.dist += callDistance
 	}
@@ -176,7 +180,7 @@ func (m *meter) finish() {
 	e := &m.w.edits[m.entry]
 	switch {
 	case m.looped: // the loop's own tick comes first on every way
-	case m.calls || m.count > smallLeaf:
+	case m.w.calls || m.count > smallLeaf:
 		e.weight = weight(m.tail)
 	}
 }

@@ -82,14 +82,21 @@ func (w *rewriter) function(walk *walker, i int) {
 	if w.code == nil {
 		w.code = make([]byte, 0, len(p.sections[secCode].body)*9/8)
 	}
-	t := ticks{fuel: uint32(len(p.globals)), tick: p.nImpFuncs, tmp: walk.locals}
+	t := ticks{
+		fuel: uint32(len(p.globals)), tick: p.nImpFuncs, locals: walk.locals,
+		length: uint32(len(walk.locals)), counter: uint32(len(walk.locals)) + 1,
+		useLocal: walk.loops && !walk.calls && len(walk.results) < 2,
+	}
 	out := w.body[:0]
-	if walk.ranges {
+	if walk.ranges || t.useLocal {
 		out = appendU32(out, walk.groups+1)
 		out = append(out, src[lebEnd(src):walk.code]...)
-		out = append(out, 1, byte(typeI32))
+		out = append(out, 2, byte(typeI32))
 	} else {
 		out = append(out, src[:walk.code]...)
+	}
+	if t.useLocal {
+		out = t.start(out, walk.results)
 	}
 	last := walk.code
 	for j := range walk.edits {
@@ -100,16 +107,29 @@ func (w *rewriter) function(walk *walker, i int) {
 		case editFunc:
 			out = appendU32(out, p.mapFunc(e.index))
 		case editLoop:
-			out = t.loop(out, e.weight, e.plain)
+			if e.plain {
+				out = t.loop(out, e.weight, walk.copies[e.copies.from:e.copies.to])
+			} else {
+				out = t.plain(out, e.weight)
+			}
 		case editTick:
 			if e.weight > 0 {
 				out = t.plain(out, e.weight)
 			}
 		case editRange:
 			out = t.charge(out, e.weight, e.shift)
+		case editReturn:
+			if t.useLocal {
+				out = appendU32(append(out, opBr), e.index)
+			} else {
+				out = append(out, src[e.at:e.end]...)
+			}
 		}
 	}
 	out = append(out, src[last:]...)
+	if t.useLocal {
+		out = t.end(out)
+	}
 	w.code = append(appendU32(w.code, uint32(len(out))), out...)
 	w.body = out
 }

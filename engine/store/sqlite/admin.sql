@@ -1,0 +1,63 @@
+-- name: get_run
+SELECT {run}, {input}, output FROM runs INDEXED BY runs_id WHERE id = ?1
+
+-- name: list_attempts
+SELECT attempts.claim, attempts.attempt, attempts.worker, attempts.outcome, attempts.claimed_at, attempts.settled_at,
+  attempts.run_at, attempts.error_code, attempts.error_message, attempts.error_fix, attempts.error_stack,
+  attempts.module, attempts.steps
+FROM runs INDEXED BY runs_id JOIN attempts ON attempts.run = runs.seq
+WHERE runs.id = ?1 ORDER BY attempts.claim
+
+-- name: cancel_run
+-- ?1 seq, ?2 now, ?3 expires_at
+UPDATE runs SET state = 'cancelled', finished_at = ?2, expires_at = ?3 WHERE seq = ?1
+
+-- name: requeue_run
+-- ?1 seq, ?2 now, ?3 max_attempts, ?4 steps
+UPDATE runs SET state = 'ready', attempt = 0, max_attempts = ?3, orphans = 0, steps = ?4, run_at = ?2,
+  finished_at = NULL, expires_at = NULL, output = NULL, progress = NULL, progress_note = NULL
+WHERE seq = ?1
+
+-- name: step_seq
+SELECT seq FROM steps WHERE run = ?1 AND name = ?2
+
+-- name: delete_steps_from
+DELETE FROM steps WHERE run = ?1 AND seq >= ?2
+
+-- name: expired_runs
+-- ?1 now, ?2 limit
+SELECT seq, queue, state FROM runs INDEXED BY runs_expiry
+WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2
+
+-- name: delete_run
+DELETE FROM runs WHERE seq = ?1
+
+-- name: delete_run_steps
+DELETE FROM steps WHERE run = ?1
+
+-- name: delete_run_attempts
+DELETE FROM attempts WHERE run = ?1
+
+-- name: delete_run_payload
+DELETE FROM payloads WHERE run = ?1
+
+-- name: stats_ready
+SELECT queue, count(*), min(run_at) FROM runs INDEXED BY runs_ready WHERE state = 'ready' GROUP BY queue
+
+-- name: stats_waiting
+-- ?1 now: how many are due, the earliest of them, how many are not, by state
+SELECT queue,
+  count(*) FILTER (WHERE run_at <= ?1),
+  min(run_at) FILTER (WHERE run_at <= ?1),
+  count(*) FILTER (WHERE run_at > ?1 AND state = 'delayed'),
+  count(*) FILTER (WHERE run_at > ?1 AND state = 'suspended')
+FROM runs INDEXED BY runs_waiting WHERE {waiting} GROUP BY queue
+
+-- name: stats_running
+SELECT queue, count(*) FROM runs INDEXED BY runs_running WHERE state = 'running' GROUP BY queue
+
+-- name: stats_ended
+SELECT name, done, failed, dead, cancelled FROM queues
+
+-- name: stats_workers
+SELECT count(*) FROM workers WHERE expires_at > ?1

@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+const (
+	defaultList = 100
+	maxList     = 1000
+)
+
+// listIndex is the index that holds the runs of a state and few others. Done
+// runs are most of the table, and found by walking it from the newest.
+var listIndex = map[job.State]string{
+	job.Ready:     "runs_ready",
+	job.Delayed:   "runs_waiting",
+	job.Suspended: "runs_waiting",
+	job.Running:   "runs_running",
+	job.Failed:    "runs_ended",
+	job.Dead:      "runs_ended",
+	job.Cancelled: "runs_ended",
+}
+
+// List implements store.Admin. Newest first is by id: ids are time-ordered, and
+// a page that goes on after an id needs nothing of the run it names, which may
+// have been purged since.
+func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error) {
+	limit := p.Limit
+	switch {
+	case limit == 0:
+		limit = defaultList
+	case limit < 0 || limit > maxList:
+		return nil, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d runs", p.Limit), Fix: fmt.Sprintf("ask for 1 to %d", maxList)}
+	}
+	text, bind, none, err := listQuery(p)
+	if err != nil || none {
+		return nil, err
+	}
+	var out []job.Run
+	err = s.read(ctx, func(c *conn) error {
+		out = nil
+		stmt, _, err := c.db.Prepare(text)
+		if err != nil {
+			return err
+		}
+		defer stmt.Close()
+		q := call{c: c, s: stmt}
+		for _, b := range bind {
+			b(&q)
+		}
+		for len(out) < limit && q.step() {
+			r, _, err := scanRun(&q)
+			if abi.CodeOf(err) == job.CodeRowStatusUnknown {
+				continue // one row of another build does not hide the others
+			}
+			if err != nil {
+				return errors.Join(err, q.end())
+			}
+			out = append(out, r)
+		}
+		return q.end()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// listQuery composes the statement for a filter from fixed texts; what the
+// caller gave is bound. none means that no run can match.
+func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, err error) {
+	index := "runs_id"
+	var where []string
+	add := func(cond string, b ...func(*call)) {
+		where = append(where, cond)
+		bind = append(bind, b...)
+	}
+	textArg := func(v string) func(*call) { return func(q *call) { q.text(v) } }
+	idArg := func(u uuid) func(*call) { return func(q *call) { q.blob(u[:]) } }
+
+	if p.State != "" {
+		st, err := job.ParseState(string(p.State))
+		if err != nil {
+			return "", nil, false, errInvalid("%v", err)
+		}
+		// The text itself, not a parameter: a partial index serves only a
+		// condition that it can see.
+		where = append(where, "state = '"+string(st)+"'")
+		if st == job.Delayed || st == job.Suspended {
+			where = append(where, "state IN ('delayed', 'suspended')")
+		}
+		if st == job.Failed || st == job.Dead || st == job.Cancelled {
+			where = append(where, "state IN ('failed', 'dead', 'cancelled')")
+		}
+		if i := listIndex[st]; i != "" {
+			index = i
+		}
+	}
+	if p.Parent != "" {
+		parent, ok := parseUUID(p.Parent)
+		if !ok {
+			return "", nil, true, nil
+		}
+		index = "runs_parent"
+		add("parent IS NOT NULL AND parent = ?", idArg(parent))
+	}
+	if p.Job != "" {
+		add("job = ?", textArg(p.Job))
+	}
+	if p.Queue != "" {
+		add("queue = ?", textArg(p.Queue))
+	}
+	if p.Tenant != nil {
+		add("tenant = ?", textArg(*p.Tenant))
+	}
+	if p.IDPrefix != "" {
+		low, high, ok := prefixRange(p.IDPrefix)
+		if !ok {
+			return "", nil, true, nil
+		}
+		index = "runs_id"
+		add("id BETWEEN ? AND ?", idArg(low), idArg(high))
+	}
+	if p.Before != "" {
+		before, ok := parseUUID(p.Before)
+		if !ok {
+			return "", nil, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", p.Before), Fix: "use the last id of the page before"}
+		}
+		add("id < ?", idArg(before))
+	}
+	text = "SELECT " + listColumns + " FROM runs INDEXED BY " + index
+	if len(where) > 0 {
+		text += " WHERE " + strings.Join(where, " AND ")
+	}
+	return text + " ORDER BY id DESC", bind, false, nil
+}
+
+// listColumns are the {run} columns, as the statements have them.
+var listColumns = defines["run"]

@@ -1,0 +1,2 @@
+-- name: data_version
+PRAGMA data_version

@@ -1,0 +1,73 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// purgeChunk bounds the runs deleted in one transaction: a few milliseconds,
+// after which claims and settles have their turn.
+const purgeChunk = 500
+
+var (
+	qExpiredRuns = named("expired_runs")
+	qDeleteRun   = []*statement{
+		named("delete_run_steps"), named("delete_run_attempts"), named("delete_run_payload"), named("delete_run"),
+	}
+)
+
+// Purge implements store.Admin. It commits chunk by chunk: with an error it
+// answers how many were deleted before it. Pages that become free are used
+// again; the file does not shrink.
+func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+	if limit < 0 {
+		return 0, errInvalid("purge of %d runs", limit)
+	}
+	total := 0
+	for total < limit {
+		var n int
+		chunk := min(limit-total, purgeChunk)
+		err := s.w.do(ctx, func(tx *tx) (err error) {
+			n, err = tx.purge(chunk)
+			return err
+		})
+		if err != nil {
+			return total, err
+		}
+		total += n
+		if n < chunk {
+			break
+		}
+	}
+	return total, nil
+}
+
+func (t *tx) purge(limit int) (int, error) {
+	type expired struct {
+		seq   int64
+		queue string
+		state job.State
+	}
+	var runs []expired
+	q := t.use(qExpiredRuns)
+	q.int(t.now)
+	q.int(int64(limit))
+	for q.step() {
+		runs = append(runs, expired{q.colInt(0), q.colText(1), job.State(q.colText(2))})
+	}
+	if err := q.end(); err != nil {
+		return 0, err
+	}
+	for _, r := range runs {
+		for _, st := range qDeleteRun {
+			q := t.use(st)
+			q.int(r.seq)
+			if err := q.exec(); err != nil {
+				return 0, err
+			}
+		}
+		t.group.count(r.queue, r.state, -1)
+	}
+	return len(runs), nil
+}

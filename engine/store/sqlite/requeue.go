@@ -1,0 +1,107 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qRequeueRun      = named("requeue_run")
+	qStepSeq         = named("step_seq")
+	qDeleteStepsFrom = named("delete_steps_from")
+)
+
+// Requeue implements store.Admin.
+func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, error) {
+	if p.Attempts < 0 {
+		return job.Run{}, errInvalid("requeue with %d attempts", p.Attempts)
+	}
+	var out job.Run
+	err := s.w.do(ctx, func(tx *tx) error {
+		r, seq, err := tx.get(p.ID)
+		if err != nil {
+			return err
+		}
+		if err := tx.requeueable(&r); err != nil {
+			return err
+		}
+		ended := r.State
+		if p.FromStep != "" {
+			if r.Steps, err = tx.rewind(&r, seq, p.FromStep); err != nil {
+				return err
+			}
+		}
+		if p.Attempts > 0 {
+			r.MaxAttempts = p.Attempts
+		}
+		r.State, r.Attempt, r.Orphans, r.RunAt = job.Ready, 0, 0, fromMS(tx.now)
+		r.FinishedAt, r.ExpiresAt, r.Output, r.Progress = time.Time{}, time.Time{}, nil, job.Progress{}
+		q := tx.use(qRequeueRun)
+		q.int(seq)
+		q.int(tx.now)
+		q.int(int64(r.MaxAttempts))
+		q.int(int64(r.Steps))
+		if err := q.exec(); err != nil {
+			return err
+		}
+		tx.group.count(r.Queue, ended, -1)
+		tx.group.wake(r.Queue)
+		out = r
+		return nil
+	})
+	if err != nil {
+		return job.Run{}, err
+	}
+	return out, nil
+}
+
+// requeueable refuses a live run, and one whose key another live run holds.
+func (t *tx) requeueable(r *job.Run) error {
+	if !r.State.Requeueable() {
+		return &abi.Error{
+			Code:    job.CodeNotRequeueable,
+			Message: fmt.Sprintf("run %s is %s, not finished", r.ID, r.State),
+			Fix:     "cancel it first, or let it end",
+		}
+	}
+	holder, _, err := t.findLive(r.Job, r.Tenant, r.Key)
+	if err != nil || holder == "" {
+		return err
+	}
+	return &abi.Error{
+		Code:    job.CodeDuplicate,
+		Message: fmt.Sprintf("run %s of job %s holds the key %q of run %s", holder, r.Job, r.Key, r.ID),
+		Fix:     "let that run end, or cancel it",
+	}
+}
+
+// rewind deletes a step's record and those after it, and returns how many
+// records are left.
+func (t *tx) rewind(r *job.Run, seq int64, step string) (left int, err error) {
+	q := t.use(qStepSeq)
+	q.int(seq)
+	q.text(step)
+	from := int64(0)
+	if q.step() {
+		from = q.colInt(0)
+	}
+	if err := q.end(); err != nil {
+		return 0, err
+	}
+	if from == 0 {
+		return 0, &abi.Error{
+			Code:    job.CodeInvalid,
+			Message: fmt.Sprintf("run %s has no step named %q", r.ID, step),
+			Fix:     "list its steps with `runner jobs show " + r.ID + "`",
+		}
+	}
+	q = t.use(qDeleteStepsFrom)
+	q.int(seq)
+	q.int(from)
+	return int(from - 1), q.exec()
+}

@@ -1,0 +1,15 @@
+-- define: run
+-- scanRun reads these in this order.
+seq, id, job, queue, tenant, key, state, priority, attempt, max_attempts,
+claims, orphans, steps, worker, run_at, created_at, started_at, claimed_at, finished_at, expires_at,
+module, parent, enqueued_by, traceparent, error_code, error_message, error_fix, error_stack, progress, progress_note
+
+-- define: input
+coalesce(input, (SELECT payloads.input FROM payloads WHERE payloads.run = runs.seq))
+
+-- define: live
+-- The index runs_key spells it too: SQLite uses a partial index only for its own terms.
+state IN ('ready', 'delayed', 'running', 'suspended')
+
+-- define: waiting
+state IN ('delayed', 'suspended')

@@ -1,0 +1,113 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/queue"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// Request asks for a run; Result is the run it led to.
+type (
+	Request = queue.Request
+	Result  = queue.Result
+)
+
+// What a live holder of a request's key means.
+const (
+	Dedupe = queue.Dedupe
+	Fail   = queue.Fail
+)
+
+// Client enqueues, reads and operates. It is safe for concurrent use and needs
+// no worker in its process.
+type Client struct {
+	queue     *queue.Queue
+	cancelled func(runID string) // tells a worker in this process; nil without one
+
+	mu      sync.Mutex
+	waiting map[string][]chan struct{} // by run: closed when a settle landed
+}
+
+// ClientConfig is what a client without a worker needs.
+type ClientConfig struct {
+	Store    store.Store
+	Manifest *manifest.Manifest
+	Logger   *slog.Logger // default discards
+}
+
+// NewClient returns a client that runs nothing.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if cfg.Store == nil || cfg.Manifest == nil {
+		return nil, &abi.Error{Code: job.CodeInvalid, Message: "a client needs a store and a manifest"}
+	}
+	return newClient(queue.New(queue.Config{
+		Store:    cfg.Store,
+		Manifest: func() *manifest.Manifest { return cfg.Manifest },
+		Logger:   cfg.Logger,
+	})), nil
+}
+
+func newClient(q *queue.Queue) *Client {
+	return &Client{queue: q, waiting: map[string][]chan struct{}{}}
+}
+
+// Enqueue inserts a run or finds the live one that holds its key. See
+// queue.Queue.Enqueue for its errors.
+func (c *Client) Enqueue(ctx context.Context, r Request) (Result, error) {
+	return c.queue.Enqueue(ctx, r)
+}
+
+// EnqueueMany inserts a batch, every entry of which is checked before the first
+// is written.
+func (c *Client) EnqueueMany(ctx context.Context, requests []Request) ([]Result, error) {
+	return c.queue.EnqueueMany(ctx, requests)
+}
+
+// Get returns one run with input and output. Errors: X_JOB_NOT_FOUND.
+func (c *Client) Get(ctx context.Context, id string) (job.Run, error) { return c.queue.Get(ctx, id) }
+
+// List returns runs newest first, without inputs and outputs.
+func (c *Client) List(ctx context.Context, p store.ListParams) ([]job.Run, error) {
+	return c.queue.List(ctx, p)
+}
+
+// Attempts returns the timeline of a run.
+func (c *Client) Attempts(ctx context.Context, id string) ([]job.AttemptRecord, error) {
+	return c.queue.Attempts(ctx, id)
+}
+
+// Steps returns the step records of a run.
+func (c *Client) Steps(ctx context.Context, id string) ([]job.Step, error) {
+	return c.queue.ListSteps(ctx, id)
+}
+
+// Stats counts runs by queue and state.
+func (c *Client) Stats(ctx context.Context) (store.Stats, error) { return c.queue.Stats(ctx) }
+
+// Cancel ends a live run. A running one is stopped at once if this process runs
+// it, and at its worker's next renewal otherwise.
+// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE.
+func (c *Client) Cancel(ctx context.Context, id, reason string) (job.Run, error) {
+	r, err := c.queue.Cancel(ctx, id, reason)
+	if err != nil {
+		return job.Run{}, err
+	}
+	if c.cancelled != nil {
+		c.cancelled(id)
+	}
+	c.settled(id, r.State)
+	return r, nil
+}
+
+// Retry runs a finished run again, keeping its completed steps unless p names
+// the step to begin from. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE,
+// X_JOB_DUPLICATE.
+func (c *Client) Retry(ctx context.Context, p store.RequeueParams) (job.Run, error) {
+	return c.queue.Retry(ctx, p)
+}

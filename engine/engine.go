@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/deploy"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/queue"
+	"github.com/jobrunner/runner/engine/worker"
+)
+
+// Engine runs what is due and offers a Client. It is safe for concurrent use.
+type Engine struct {
+	cfg     Config
+	deploys *deploy.Registry
+	queue   *queue.Queue
+	worker  *worker.Worker
+	client  *Client
+}
+
+// New returns an engine that has not begun. Errors: X_MODULE_MISSING for a job
+// that the deployment cannot serve, X_INVALID for a missing store or a lease
+// too short, and the registerer's.
+func New(cfg Config) (*Engine, error) {
+	if cfg.Store == nil || cfg.Deployment.Manifest == nil {
+		return nil, &abi.Error{Code: job.CodeInvalid, Message: "an engine needs a store and a deployment"}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = cfg.Deployment.Manifest.Runner.Lease
+	}
+	if cfg.Drain == 0 {
+		cfg.Drain = cfg.Deployment.Manifest.Runner.Drain
+	}
+	if cfg.Drain == 0 {
+		cfg.Drain = 25 * time.Second
+	}
+	m, err := metrics.New(cfg.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	deploys, err := deploy.New(deploy.Config{Loader: cfg.Loader, Close: cfg.CloseGuest}, cfg.Deployment)
+	if err != nil {
+		return nil, err
+	}
+	q := queue.New(queue.Config{Store: cfg.Store, Manifest: deploys.Manifest, Logger: cfg.Logger, Metrics: m})
+	e := &Engine{cfg: cfg, deploys: deploys, queue: q, client: newClient(q)}
+	e.worker, err = worker.New(worker.Config{
+		Store: cfg.Store, Queue: q, Deploy: deploys, Lease: cfg.Lease, Queues: cfg.Queues, Alone: cfg.Alone,
+		Logger: cfg.Logger, Metrics: m, Settled: e.client.settled,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.client.cancelled = e.worker.Cancelled
+	return e, nil
+}
+
+// Client enqueues, reads and operates; it works before Start and after Stop.
+func (e *Engine) Client() *Client { return e.client }
+
+// Deployment is what new runs start on.
+func (e *Engine) Deployment() Deployment { return e.deploys.Current() }
+
+// Start registers the worker and begins to claim; ctx bounds the registration.
+// Errors: the store's; X_INVALID if it runs already.
+func (e *Engine) Start(ctx context.Context) error { return e.worker.Start(ctx) }
+
+// Switch serves next from now on and answers what was served before. Attempts
+// under way finish on the module they began with.
+// Errors: X_MODULE_MISSING; nothing has changed then.
+func (e *Engine) Switch(next Deployment) (Deployment, error) {
+	before, err := e.deploys.Switch(next)
+	if err != nil {
+		return Deployment{}, err
+	}
+	e.worker.Configure(next.Manifest)
+	return before, nil
+}
+
+// Drain stops claiming, lets attempts finish for as long as Config.Drain and
+// ctx's deadline allow, aborts the rest uncounted, and closes what it opened.
+// Order: claims, attempts, their writes, the registration, the guests. The
+// error says that a write was still open at the end.
+func (e *Engine) Drain(ctx context.Context) error {
+	budget := e.cfg.Drain
+	if deadline, ok := ctx.Deadline(); ok {
+		budget = min(budget, time.Until(deadline))
+	}
+	e.worker.Drain(max(budget, 0))
+	return e.flush()
+}
+
+// Stop is Drain without patience: attempts are aborted now, uncounted. A Drain
+// under way ends with it.
+func (e *Engine) Stop() error {
+	e.worker.Stop()
+	return e.flush()
+}
+
+// Finish stops claiming and waits for the attempts under way as long as they
+// take.
+func (e *Engine) Finish() error {
+	e.worker.Finish()
+	return e.flush()
+}
+
+// flushPatience bounds the wait for writes of clients that share the queue.
+const flushPatience = 5 * time.Second
+
+func (e *Engine) flush() error {
+	ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
+	defer cancel()
+	return e.queue.Wait(ctx)
+}
+
+// Close stops the engine and closes the guests. The store stays open.
+func (e *Engine) Close() error {
+	err := e.Stop()
+	e.deploys.Close()
+	return err
+}

@@ -1,0 +1,224 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+const (
+	// maxBatch bounds the entries of one write: enough to make a commit's
+	// fsync cheap, few enough that the last entry waits only milliseconds.
+	maxBatch = 512
+	// maxBatchBytes bounds the payload of one write. One entry may exceed it.
+	maxBatchBytes = 8 << 20
+	// retryFloor and retryCeiling space the tries while a store is away.
+	retryFloor   = 10 * time.Millisecond
+	retryCeiling = time.Second
+)
+
+// batcher gathers the entries that arrive while a write is under way and sends
+// them together in the next. Its writer is a goroutine that lives only while
+// there is something to write, so a batcher needs neither start nor stop.
+//
+// An entry whose answer was lost, or that met a store which is away, is written
+// again until its context ends: operations given to a batcher must be safe to
+// repeat. An entry that the store refuses does not harm its neighbours.
+type batcher[P, R any] struct {
+	write   func(ctx context.Context, batch []P) ([]R, error)
+	size    func(*P) int
+	observe func(entries int)
+
+	mu      sync.Mutex
+	pending []entry[P, R]
+	writing bool
+	idle    []chan struct{} // closed when the writer has nothing left
+}
+
+// entry is one operation and who waits for it. done is called once, from the
+// writer, and must not block.
+type entry[P, R any] struct {
+	ctx  context.Context
+	p    P
+	done func(R, error)
+}
+
+// submit hands p over. done hears the answer, or the error that remained when
+// ctx ended.
+func (b *batcher[P, R]) submit(ctx context.Context, p P, done func(R, error)) {
+	b.mu.Lock()
+	b.pending = append(b.pending, entry[P, R]{ctx, p, done})
+	start := !b.writing
+	b.writing = true
+	b.mu.Unlock()
+	if start {
+		go b.run()
+	}
+}
+
+// do is submit for a caller who waits. When ctx ends first, the operation may
+// still happen, as the error (ErrUnknown) says.
+func (b *batcher[P, R]) do(ctx context.Context, p P) (R, error) {
+	type answer struct {
+		r   R
+		err error
+	}
+	c := make(chan answer, 1)
+	b.submit(ctx, p, func(r R, err error) { c <- answer{r, err} })
+	select {
+	case a := <-c:
+		return a.r, a.err
+	case <-ctx.Done():
+		select {
+		case a := <-c:
+			return a.r, a.err
+		default:
+			var zero R
+			return zero, errors.Join(context.Cause(ctx), store.ErrUnknown)
+		}
+	}
+}
+
+// wait returns once nothing is pending or under way, or when ctx ends.
+func (b *batcher[P, R]) wait(ctx context.Context) error {
+	b.mu.Lock()
+	if !b.writing {
+		b.mu.Unlock()
+		return nil
+	}
+	c := make(chan struct{})
+	b.idle = append(b.idle, c)
+	b.mu.Unlock()
+	select {
+	case <-c:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run writes until nothing is pending.
+func (b *batcher[P, R]) run() {
+	var batch []entry[P, R]
+	for {
+		b.mu.Lock()
+		batch = b.take(batch[:0])
+		if len(batch) == 0 {
+			b.writing = false
+			for _, c := range b.idle {
+				close(c)
+			}
+			b.idle = nil
+			b.mu.Unlock()
+			return
+		}
+		b.mu.Unlock()
+		b.send(batch)
+		clear(batch)
+	}
+}
+
+// take moves what fits one write from pending to batch. With mu held.
+func (b *batcher[P, R]) take(batch []entry[P, R]) []entry[P, R] {
+	n, bytes := 0, 0
+	for n < len(b.pending) && n < maxBatch {
+		bytes += b.size(&b.pending[n].p)
+		if n > 0 && bytes > maxBatchBytes {
+			break
+		}
+		n++
+	}
+	batch = append(batch, b.pending[:n]...)
+	rest := copy(b.pending, b.pending[n:])
+	clear(b.pending[rest:])
+	b.pending = b.pending[:rest]
+	return batch
+}
+
+// send writes batch and answers each entry.
+func (b *batcher[P, R]) send(batch []entry[P, R]) {
+	backoff := loop.Backoff{Floor: retryFloor, Ceiling: retryCeiling}
+	params := make([]P, 0, len(batch))
+	for len(batch) > 0 {
+		params = params[:0]
+		for i := range batch {
+			params = append(params, batch[i].p)
+		}
+		results, err := b.try(params)
+		switch {
+		case err == nil:
+			b.observe(len(batch))
+			for i := range batch {
+				batch[i].done(results[i], nil)
+			}
+			return
+		case !transient(err):
+			b.alone(batch, err)
+			return
+		}
+		if batch = gaveUp(batch, err); len(batch) > 0 {
+			time.Sleep(backoff.Next())
+			batch = gaveUp(batch, err)
+		}
+	}
+}
+
+// try is one write. It has a context of its own: entries of several callers
+// share it, and none of them may end it for the others.
+func (b *batcher[P, R]) try(params []P) ([]R, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	results, err := b.write(ctx, params)
+	if err == nil && len(results) != len(params) {
+		return nil, &abi.Error{Code: job.CodeInternal, Message: "the store answered another number of results than it was given entries"}
+	}
+	return results, err
+}
+
+// writeTimeout ends a write on a connection that is dead without saying so.
+const writeTimeout = 15 * time.Second
+
+// alone finds the entry that made the store refuse a whole batch with err.
+func (b *batcher[P, R]) alone(batch []entry[P, R], err error) {
+	var zero R
+	if len(batch) == 1 {
+		batch[0].done(zero, err)
+		return
+	}
+	for i := range batch {
+		b.send(batch[i : i+1])
+	}
+}
+
+// gaveUp answers the entries whose context has ended with err and returns the
+// others.
+func gaveUp[P, R any](batch []entry[P, R], err error) []entry[P, R] {
+	var zero R
+	left := batch[:0]
+	for _, e := range batch {
+		if e.ctx.Err() != nil {
+			e.done(zero, err)
+			continue
+		}
+		left = append(left, e)
+	}
+	return left
+}
+
+// transient reports whether a repeat may succeed where err was the answer.
+func transient(err error) bool {
+	if errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	switch abi.CodeOf(err) {
+	case job.CodeDatabaseBusy, job.CodeDatabaseUnavailable:
+		return true
+	}
+	return false
+}

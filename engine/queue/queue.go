@@ -1,0 +1,100 @@
+package queue
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// Store is what the queue asks of a database.
+type Store interface {
+	store.Admin
+	store.Claimer
+	store.Enqueuer
+	store.Settler
+	store.Steps
+}
+
+// Config is fixed at New.
+type Config struct {
+	Store Store
+	// Manifest answers the current one. It is called for every enqueue and may
+	// answer another one each time.
+	Manifest func() *manifest.Manifest
+	Logger   *slog.Logger     // default discards
+	Metrics  *metrics.Metrics // nil records nothing
+}
+
+// Queue is safe for concurrent use. It needs no start; Wait before the store is
+// closed.
+type Queue struct {
+	store    Store
+	manifest func() *manifest.Manifest
+	log      *slog.Logger
+	metrics  *metrics.Metrics
+
+	enqueues batcher[store.EnqueueParams, store.EnqueueResult]
+	settles  batcher[store.SettleParams, store.SettleResult]
+	steps    batcher[store.StepParams, store.StepResult]
+}
+
+// New returns a queue over a store.
+func New(cfg Config) *Queue {
+	q := &Queue{store: cfg.Store, manifest: cfg.Manifest, log: cfg.Logger, metrics: cfg.Metrics}
+	if q.log == nil {
+		q.log = slog.New(slog.DiscardHandler)
+	}
+	q.enqueues = batcher[store.EnqueueParams, store.EnqueueResult]{
+		write:   q.store.Enqueue,
+		size:    func(p *store.EnqueueParams) int { return len(p.Input) },
+		observe: func(n int) { q.metrics.Batch("enqueue", n) },
+	}
+	q.settles = batcher[store.SettleParams, store.SettleResult]{
+		write:   q.store.Settle,
+		size:    settleSize,
+		observe: func(n int) { q.metrics.Batch("settle", n) },
+	}
+	q.steps = batcher[store.StepParams, store.StepResult]{
+		write:   q.store.SaveSteps,
+		size:    stepSize,
+		observe: func(n int) { q.metrics.Batch("step", n) },
+	}
+	return q
+}
+
+// Wait returns once no write is pending or under way, or when ctx ends.
+func (q *Queue) Wait(ctx context.Context) error {
+	if err := q.steps.wait(ctx); err != nil {
+		return err
+	}
+	if err := q.settles.wait(ctx); err != nil {
+		return err
+	}
+	return q.enqueues.wait(ctx)
+}
+
+// declared is the job of that name in the current manifest.
+func (q *Queue) declared(name string) (*manifest.Job, error) {
+	j, ok := q.manifest().Jobs[name]
+	if !ok {
+		return nil, &abi.Error{
+			Code:    job.CodeUnknownJob,
+			Message: "no job is named \"" + clip(name, abi.MaxName) + "\"",
+			Fix:     "declare it under [jobs] in jobs.toml, or correct the name",
+		}
+	}
+	return j, nil
+}
+
+// clip cuts s for a message.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}

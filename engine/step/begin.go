@@ -1,0 +1,84 @@
+package step
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// StepBegin opens the step name or answers its record.
+func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlags) (abi.StepBegun, error) {
+	if a.open.name != "" {
+		return abi.StepBegun{}, &abi.Violation{
+			Func:   abi.FuncStepBegin,
+			Detail: fmt.Sprintf("step %q began inside step %q", name, a.open.name),
+		}
+	}
+	if err := a.enter(ctx, abi.FuncStepBegin, name); err != nil {
+		return abi.StepBegun{}, err
+	}
+	r, err := a.visit(name, job.KindStep)
+	if err != nil {
+		return abi.StepBegun{}, err
+	}
+	attempts := 0
+	if r != nil {
+		switch r.Status {
+		case job.StepCompleted:
+			a.p.Metrics.Step(metrics.StepReplayed)
+			return abi.StepBegun{State: abi.StepDone, Record: r.Output, At: a.at(r.FinishedAt)}, nil
+		case job.StepFailed:
+			a.p.Metrics.Step(metrics.StepReplayed)
+			return abi.StepBegun{State: abi.StepFailed, Record: encodeFailure(r.Error), At: a.at(r.FinishedAt)}, nil
+		case job.StepStarted:
+			return abi.StepBegun{}, outcomeUnknown(name, r.StartedAt)
+		}
+		attempts = r.Attempts
+	}
+	if flags&abi.StepOnce != 0 {
+		if err := a.recordStart(ctx, name, attempts); err != nil {
+			return abi.StepBegun{}, err
+		}
+	}
+	if r == nil {
+		a.count++
+	}
+	a.open = openStep{name: name, once: flags&abi.StepOnce != 0, attempts: attempts, began: time.Now()}
+	a.ceiling.start(name, a.p.StepTimeout)
+	return abi.StepBegun{State: abi.StepRun}, nil
+}
+
+// recordStart makes the start of a once step durable before its body may run.
+func (a *Attempt) recordStart(ctx context.Context, name string, attempts int) error {
+	res, err := a.p.Queue.SaveStep(ctx, store.StepParams{
+		Ref: a.p.Ref, Name: name, Kind: job.KindStep, Status: job.StepStarted,
+		Attempts: attempts, Module: a.p.Module,
+	})
+	if err != nil {
+		return err
+	}
+	if !res.Landed {
+		return a.lost()
+	}
+	return nil
+}
+
+func outcomeUnknown(name string, started time.Time) error {
+	return &abi.Error{
+		Code: job.CodeStepOutcomeUnknown,
+		Message: fmt.Sprintf("step %q runs at most once; it began at %s and nothing is known of its end",
+			name, started.UTC().Format(time.RFC3339)),
+		Fix: "find out whether its effect happened, then retry the run from that step to do it again, or finish by hand",
+	}
+}
+
+// encodeFailure is the JSON that a replayed failure is answered with.
+func encodeFailure(f job.Failure) []byte {
+	return wire.AppendFailure(nil, abi.Failure{Message: f.Message, Code: f.Code, Fix: f.Fix, Stack: f.Stack})
+}

@@ -1,0 +1,140 @@
+package step
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// drainPatience is how long a step that ends during a drain may take to be
+// recorded. The drain's own margin is at least two seconds.
+const drainPatience = time.Second
+
+// StepEnd records the open step's output and answers once it is durable,
+// together with the runs that the step enqueued.
+func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error) {
+	if a.open.name == "" {
+		return time.Time{}, &abi.Violation{Func: abi.FuncStepEnd, Detail: "no step is open"}
+	}
+	a.ceiling.stop()
+	if ctx.Err() != nil {
+		if abi.CodeOf(context.Cause(ctx)) != job.CodeDraining {
+			return time.Time{}, context.Cause(ctx)
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), drainPatience)
+		defer cancel()
+	}
+	if len(output) == 0 {
+		output = []byte("null")
+	}
+	if err := wire.CheckJSON(output, abi.MaxOutput); err != nil {
+		return time.Time{}, &abi.Error{
+			Code:    job.CodeStepOutput,
+			Message: fmt.Sprintf("the output of step %q cannot be recorded: %v", a.open.name, err),
+			Fix:     "return a value that encodes as JSON of at most 1 MiB; keep large data elsewhere and return its address",
+			Err:     err,
+		}
+	}
+	res, err := a.p.Queue.SaveStep(ctx, store.StepParams{
+		Ref: a.p.Ref, Name: a.open.name, Kind: job.KindStep, Status: job.StepCompleted,
+		Attempts: a.open.attempts,
+		// The write may outlive this call when ctx ends first; the bytes are the
+		// caller's.
+		Output:  bytes.Clone(output),
+		Elapsed: time.Since(a.open.began),
+		Module:  a.p.Module,
+		Enqueue: a.open.enqueue,
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !res.Landed {
+		return time.Time{}, a.lost()
+	}
+	a.deduped(ctx, res.Enqueued)
+	a.open = openStep{}
+	a.p.Metrics.Step(metrics.StepRun)
+	return a.at(res.At), nil
+}
+
+// StepFail decides what becomes of a failed step: while the run has attempts
+// left its error is a *Retry, and nothing is recorded until the run's settle;
+// a final failure is recorded now, what the step enqueued is forgotten, and
+// the handler goes on.
+func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error) {
+	if a.open.name == "" {
+		return time.Time{}, &abi.Violation{Func: abi.FuncStepFail, Detail: "no step is open"}
+	}
+	a.ceiling.stop()
+	if ctx.Err() != nil {
+		return time.Time{}, context.Cause(ctx)
+	}
+	if !a.p.Final(f) {
+		a.p.Metrics.Step(metrics.StepRetried)
+		return time.Time{}, &Retry{Step: a.open.name, Failure: f, Record: a.retrying(f)}
+	}
+	failure := Bounded(f)
+	res, err := a.p.Queue.SaveStep(ctx, store.StepParams{
+		Ref: a.p.Ref, Name: a.open.name, Kind: job.KindStep, Status: job.StepFailed,
+		Attempts: a.open.attempts + 1, Error: &failure,
+		Elapsed: time.Since(a.open.began), Module: a.p.Module,
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	if !res.Landed {
+		return time.Time{}, a.lost()
+	}
+	a.open = openStep{}
+	a.p.Metrics.Step(metrics.StepFailed)
+	return a.at(res.At), nil
+}
+
+// retrying is the record of the open step that is to be run again.
+func (a *Attempt) retrying(f abi.Failure) *store.StepParams {
+	failure := Bounded(f)
+	return &store.StepParams{
+		Name: a.open.name, Kind: job.KindStep, Status: job.StepRetrying,
+		Attempts: a.open.attempts + 1, Error: &failure,
+		Elapsed: time.Since(a.open.began), Module: a.p.Module,
+	}
+}
+
+// LeftOpen is the record of a step that was cut off by a trap or a deadline, to
+// be written with the settle; nil if none was open. A once step keeps its
+// record: nobody knows whether its effect happened.
+func (a *Attempt) LeftOpen(f abi.Failure) *store.StepParams {
+	a.ceiling.stop()
+	if a.open.name == "" || a.open.once {
+		return nil
+	}
+	return a.retrying(f)
+}
+
+// Retry is the error that unwinds a guest whose step failed while the run has
+// attempts left. Record goes into the settle.
+type Retry struct {
+	Step    string
+	Failure abi.Failure
+	Record  *store.StepParams
+}
+
+func (r *Retry) Error() string {
+	return fmt.Sprintf("step %q is to be tried again: %s", r.Step, r.Failure.Message)
+}
+
+// Suspend is the error that unwinds a guest which waits. Record goes into the
+// settle.
+type Suspend struct {
+	Record *store.StepParams
+}
+
+func (s *Suspend) Error() string { return fmt.Sprintf("suspended in %q", s.Record.Name) }

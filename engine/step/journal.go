@@ -1,0 +1,41 @@
+package step
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// Log writes a guest's line to the process's log. Lines of ground that an
+// earlier attempt covered were written by it and are dropped.
+func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
+	l := slog.Level(int(level)*4 - 4)
+	if a.Replaying() || !a.p.Logger.Enabled(ctx, l) {
+		return
+	}
+	attrs := make([]slog.Attr, 3, 5)
+	attrs[0] = slog.String("run", a.p.Run.ID)
+	attrs[1] = slog.String("job", a.p.Run.Job)
+	attrs[2] = slog.Int("attempt", a.p.Run.Attempt)
+	if a.p.Run.Tenant != "" {
+		attrs = append(attrs, slog.String("tenant", a.p.Run.Tenant))
+	}
+	if a.open.name != "" {
+		attrs = append(attrs, slog.String("step", a.open.name))
+	}
+	a.p.Logger.LogAttrs(ctx, l, cut(line, abi.MaxLogLine), attrs...)
+}
+
+// Progress keeps the latest report for the settle. A share that is none is
+// dropped.
+func (a *Attempt) Progress(_ context.Context, permille int, note string) {
+	if permille < 0 || permille > 1000 {
+		return
+	}
+	a.progress = &job.Progress{Permille: permille, Note: cut(note, abi.MaxProgressNote)}
+}
+
+// LastProgress is the latest report; nil if there was none.
+func (a *Attempt) LastProgress() *job.Progress { return a.progress }

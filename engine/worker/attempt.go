@@ -1,0 +1,187 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/deploy"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/queue"
+	"github.com/jobrunner/runner/engine/retry"
+	"github.com/jobrunner/runner/engine/step"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// attempt is one claim of a run until its settle has been answered.
+type attempt struct {
+	w       *Worker
+	session *session
+	run     *job.Run
+	ref     job.Ref
+	claimed time.Time
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+
+	settling bool // its verdict is given; guarded by Worker.mu
+}
+
+func newAttempt(w *Worker, s *session, r *job.Run, claimed time.Time) *attempt {
+	a := &attempt{
+		w: w, session: s, run: r, claimed: claimed,
+		ref: job.Ref{RunID: r.ID, Worker: s.id, Claim: r.Claims},
+	}
+	// Not the session's context: the first cause to end an attempt must be its
+	// own, and a thousand attempts are not a thousand children of one context.
+	a.ctx, a.cancel = context.WithCancelCause(context.Background())
+	return a
+}
+
+// hold makes a the session's, unless the worker takes no more.
+func (w *Worker) hold(a *attempt) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.state != running || a.session.over {
+		return false
+	}
+	a.session.held[a.ref] = a
+	w.attempts++
+	return true
+}
+
+// work executes the attempt to its end and hands its verdict over.
+func (a *attempt) work() {
+	began := time.Now()
+	v := a.execute()
+	a.settle(v, time.Since(began))
+	a.cancel(nil)
+}
+
+// execute runs the guest and judges what came of it. No panic leaves it.
+func (a *attempt) execute() (v verdict) {
+	var declared *manifest.Job
+	defer func() {
+		if p := recover(); p != nil {
+			v = a.panicked(declared, p)
+		}
+	}()
+	lease, err := a.w.cfg.Deploy.Resolve(a.ctx, a.run.Job, a.run.Module)
+	if err != nil {
+		return a.unserved(err)
+	}
+	defer lease.Release()
+	declared = lease.Job
+	if err := a.admissible(lease.Job); err != nil {
+		return a.failed(lease.Job, nil, failureOf(err))
+	}
+	memory := step.New(a.memory(lease))
+	if err := memory.Hydrate(a.ctx); err != nil {
+		return a.unread(err)
+	}
+
+	ctx, stop := a.ctx, context.CancelFunc(func() {})
+	if lease.Job.Timeout > 0 {
+		ctx, stop = context.WithTimeoutCause(a.ctx, lease.Job.Timeout, &abi.Error{
+			Code:    job.CodeTimeout,
+			Message: "the attempt took longer than the job's timeout",
+			Fix:     "raise timeout of the job, or split the work into steps: finished ones are not run again",
+		})
+	}
+	defer stop()
+	out := lease.Guest.Run(ctx, a.describe(ctx, lease), memory)
+	return a.judge(judgement{
+		cause: context.Cause(ctx), outcome: out, job: lease.Job, memory: memory, module: lease.Digest,
+	})
+}
+
+// admissible checks the row once more against the manifest as it is now: both
+// may have changed since the enqueue.
+func (a *attempt) admissible(j *manifest.Job) error {
+	if err := queue.CheckInput(j, a.run.Input); err != nil {
+		return err
+	}
+	return queue.CheckTenant(j, a.run)
+}
+
+// memory is what the attempt's durable memory is made from.
+func (a *attempt) memory(l deploy.Lease) step.Params {
+	return step.Params{
+		Queue: a.w.cfg.Queue, Run: a.run, Ref: a.ref, Module: l.Digest,
+		StepTimeout: l.Job.StepTimeout, Claimed: a.claimed, Cancel: a.cancel,
+		Final: func(f abi.Failure) bool {
+			return a.decide(l.Job, f).Stop != retry.NotStopped
+		},
+		Logger: a.w.cfg.Logger, Metrics: a.w.cfg.Metrics,
+	}
+}
+
+// describe is what the guest starts from.
+func (a *attempt) describe(ctx context.Context, l deploy.Lease) abi.Attempt {
+	deadline, _ := ctx.Deadline()
+	r := a.run
+	return abi.Attempt{
+		Handler: l.Job.Handler,
+		Input:   r.Input,
+		Meta: abi.Meta{
+			RunID: r.ID, Job: r.Job, Queue: r.Queue, Tenant: r.Tenant,
+			Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
+			EnqueuedAt: r.CreatedAt, Deadline: deadline.Round(0).UTC(),
+			Traceparent: r.Traceparent, Module: l.Digest,
+		},
+		Now:  r.StartedAt,
+		Seed: seed(r.ID),
+	}
+}
+
+// seed is the same for every attempt of a run, on every machine.
+func seed(runID string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(runID))
+	return h.Sum64()
+}
+
+// unserved parks a run that this process cannot serve, which another may, or
+// this one after the next deploy.
+func (a *attempt) unserved(err error) verdict {
+	if a.ctx.Err() != nil {
+		return a.judge(judgement{cause: context.Cause(a.ctx), outcome: abi.Outcome{Kind: abi.Stopped, Err: err}})
+	}
+	if a.w.once("unserved " + a.run.Job + " " + a.run.Module) {
+		a.w.cfg.Logger.Warn("jobs.worker.parked", slog.String("job", a.run.Job), slog.String("run", a.run.ID), slog.Any("error", err))
+	}
+	failure := step.Bounded(failureOf(err))
+	return verdict{params: store.SettleParams{
+		Ref: a.ref, Outcome: job.Shed, To: job.Delayed, Delay: parkDelay, Error: &failure,
+	}}
+}
+
+// unread hands back a run whose history the store did not give.
+func (a *attempt) unread(err error) verdict {
+	if a.ctx.Err() != nil {
+		return a.judge(judgement{cause: context.Cause(a.ctx), outcome: abi.Outcome{Kind: abi.Stopped, Err: err}})
+	}
+	a.w.cfg.Logger.Warn("jobs.worker.history-unread", slog.String("run", a.run.ID), slog.Any("error", err))
+	failure := step.Bounded(failureOf(err))
+	return verdict{params: store.SettleParams{
+		Ref: a.ref, Outcome: job.Shed, To: job.Delayed, Delay: shedDelay, Error: &failure,
+	}}
+}
+
+// panicked is the verdict on a bug of this process. The run may be its trigger,
+// so the attempt counts.
+func (a *attempt) panicked(j *manifest.Job, p any) verdict {
+	stack := debug.Stack()
+	a.w.cfg.Logger.Error("jobs.attempt.panicked", slog.String("run", a.run.ID), slog.String("job", a.run.Job),
+		slog.Any("panic", p), slog.String("stack", string(stack)))
+	return a.failed(j, nil, abi.Failure{
+		Code:    abi.CodeHostFailure,
+		Message: fmt.Sprintf("the runner panicked: %v", p),
+		Fix:     "report it: this is a bug of the runner, not of the handler",
+		Stack:   string(stack),
+	})
+}

@@ -1,0 +1,238 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/step"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// shutdown is the one end of a lifetime, shared by everyone who asks for it.
+type shutdown struct {
+	accepting    context.Context // ends when no more is claimed
+	endAccepting context.CancelFunc
+	done         chan struct{} // closed when the worker has stopped
+
+	mu      sync.Mutex
+	bounds  bounds
+	changed chan struct{} // capacity 1: bounds are tighter
+}
+
+// bounds are the instants of a shutdown; zero ones never come.
+type bounds struct {
+	abort    time.Time // attempts are told to stop
+	handBack time.Time // runs of those that did not are given up
+	end      time.Time // nothing is waited for any more
+}
+
+func newShutdown() *shutdown {
+	sd := &shutdown{done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	sd.accepting, sd.endAccepting = context.WithCancel(context.Background())
+	return sd
+}
+
+// tighten moves bounds forward where b is earlier.
+func (sd *shutdown) tighten(b bounds) {
+	sd.mu.Lock()
+	defer sd.mu.Unlock()
+	sd.bounds.abort = earlier(sd.bounds.abort, b.abort)
+	sd.bounds.handBack = earlier(sd.bounds.handBack, b.handBack)
+	sd.bounds.end = earlier(sd.bounds.end, b.end)
+	select {
+	case sd.changed <- struct{}{}:
+	default:
+	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func (sd *shutdown) now() bounds {
+	sd.mu.Lock()
+	defer sd.mu.Unlock()
+	return sd.bounds
+}
+
+// Margins of a drain: what its end keeps for stopping and settling.
+const (
+	minMargin = 2 * time.Second
+	stopGrace = 2 * time.Second // of a stop without a drain
+)
+
+// Drain stops claiming and lets attempts finish. Near the end of budget, with a
+// margin of at least two seconds and at most half of it, the rest are aborted
+// and their runs ready again, uncounted. It returns when the worker has
+// stopped. A Drain while another shutdown is under way shares it, and its end
+// if that is earlier.
+func (w *Worker) Drain(budget time.Duration) {
+	end := time.Now().Add(budget)
+	margin := min(max(minMargin, budget/10), budget/2)
+	w.shut(bounds{abort: end.Add(-margin), handBack: end.Add(-margin / 2), end: end})
+}
+
+// Stop aborts attempts at once, as the end of a drain does, and returns when
+// the worker has stopped: soon, whatever its guests do.
+func (w *Worker) Stop() {
+	now := time.Now()
+	w.shut(bounds{abort: now, handBack: now.Add(stopGrace / 2), end: now.Add(stopGrace)})
+}
+
+// Finish stops claiming and waits as long as attempts take.
+func (w *Worker) Finish() { w.shut(bounds{}) }
+
+func (w *Worker) shut(b bounds) {
+	w.mu.Lock()
+	sd := w.shutdown
+	first := w.state == running
+	if !first && w.state != draining {
+		w.mu.Unlock()
+		return
+	}
+	w.state = draining
+	w.mu.Unlock()
+	sd.tighten(b)
+	if first {
+		go w.tearDown(sd)
+	}
+	<-sd.done
+}
+
+// tearDown is the order in which a lifetime ends.
+func (w *Worker) tearDown(sd *shutdown) {
+	defer close(sd.done)
+	sd.endAccepting()
+
+	if !w.awaitQuiet(sd, func(b bounds) time.Time { return b.abort }) {
+		w.abortAll()
+		if !w.awaitQuiet(sd, func(b bounds) time.Time { return b.handBack }) {
+			w.handBackAll()
+			if !w.awaitQuiet(sd, func(b bounds) time.Time { return b.end }) {
+				w.cfg.Logger.Error("jobs.worker.drain-abandoned",
+					slog.String("fix", "raise [runner] drain; the runs are redelivered"))
+			}
+		}
+	}
+
+	w.stopLoops()
+	w.leaveAll()
+	w.loops.Wait()
+
+	w.mu.Lock()
+	w.state = stopped
+	w.current = nil
+	w.mu.Unlock()
+}
+
+// awaitQuiet waits until nothing is claimed or run any more, or until the bound
+// that pick picks has come.
+func (w *Worker) awaitQuiet(sd *shutdown, pick func(bounds) time.Time) bool {
+	for {
+		if w.isQuiet() {
+			return true
+		}
+		var timeout <-chan time.Time
+		var timer *time.Timer
+		if at := pick(sd.now()); !at.IsZero() {
+			left := time.Until(at)
+			if left <= 0 {
+				return false
+			}
+			timer = time.NewTimer(left)
+			timeout = timer.C
+		}
+		select {
+		case <-w.quiet:
+		case <-sd.changed:
+		case <-timeout:
+		}
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+func (w *Worker) isQuiet() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rounds == 0 && w.attempts == 0
+}
+
+// checkQuiet tells a drain that nothing is left. With mu held.
+func (w *Worker) checkQuiet() {
+	if w.rounds == 0 && w.attempts == 0 {
+		select {
+		case w.quiet <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// unsettled are the attempts whose verdict is open.
+func (w *Worker) unsettled() []*attempt {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*attempt
+	for s := range w.sessions {
+		for _, a := range s.held {
+			if !a.settling {
+				all = append(all, a)
+			}
+		}
+	}
+	return all
+}
+
+func drainCause() *abi.Error {
+	return &abi.Error{
+		Code:    job.CodeDraining,
+		Message: "the worker was shut down before the attempt ended; it was not counted",
+	}
+}
+
+// abortAll tells every attempt to stop.
+func (w *Worker) abortAll() {
+	all := w.unsettled()
+	w.cfg.Logger.Info("jobs.worker.drain-signalled", slog.Int("runs", len(all)))
+	for _, a := range all {
+		a.cancel(drainCause())
+	}
+}
+
+// handBackAll gives the verdict on attempts that did not stop in time, so that
+// another worker can begin at once. What their guests still try to write misses
+// its fence.
+func (w *Worker) handBackAll() {
+	for _, a := range w.unsettled() {
+		if !a.begin() {
+			continue
+		}
+		w.cfg.Logger.Warn("jobs.timeout.abandoned", slog.String("run", a.run.ID), slog.String("job", a.run.Job))
+		failure := step.Bounded(failureOf(drainCause()))
+		v := verdict{params: store.SettleParams{Ref: a.ref, Outcome: job.Interrupted, To: job.Ready, Error: &failure}}
+		w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
+			a.settled(v, res, err, time.Since(a.claimed))
+		})
+	}
+}
+
+// leaveAll deregisters: what is still held is ready at once.
+func (w *Worker) leaveAll() {
+	w.mu.Lock()
+	var all []*session
+	for s := range w.sessions {
+		all = append(all, s)
+	}
+	w.mu.Unlock()
+	for _, s := range all {
+		w.leave(s)
+	}
+}

@@ -1,0 +1,143 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// heartbeat renews a session's lease until it is lost or the session leaves.
+// Everything is measured on this process's clock, from the start of a renewal:
+// comparing with the store's would make each decision one about clock skew.
+func (w *Worker) heartbeat(s *session) {
+	defer close(s.beats)
+	interval := w.cfg.Lease / 3
+	timer := time.NewTimer(interval)
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.stop:
+			return
+		case <-s.ctx.Done():
+			return
+		case <-timer.C:
+		}
+		left := w.cfg.Lease - time.Since(s.began)
+		if left <= 0 {
+			w.lose(s, "no renewal landed for a whole lease")
+			return
+		}
+		began := time.Now()
+		res, err := w.renew(s, left)
+		switch {
+		case errors.Is(err, errStopped):
+			return
+		case time.Since(s.began) >= w.cfg.Lease:
+			// Too late even if it landed: others may have acted on the lapse.
+			w.lose(s, "no renewal landed within a whole lease")
+			return
+		case err != nil:
+			w.cfg.Logger.Warn("jobs.heartbeat.failed", slog.String("worker", s.id), slog.Any("error", err))
+			timer.Reset(min(interval, w.cfg.Lease/10))
+			continue
+		case !res.Alive:
+			w.lose(s, "its row has lapsed")
+			return
+		}
+		s.began = began
+		for _, l := range res.Lost {
+			w.lostRun(s, l)
+		}
+		timer.Reset(interval)
+	}
+}
+
+var errStopped = errors.New("the session is over")
+
+// renew asks the store once and waits no longer than left, even for a store
+// that does not come back.
+func (w *Worker) renew(s *session, left time.Duration) (store.RenewResult, error) {
+	type answer struct {
+		res store.RenewResult
+		err error
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, left)
+	defer cancel()
+	held := w.heldBy(s)
+	c := make(chan answer, 1)
+	go func() {
+		res, err := w.cfg.Store.Renew(ctx, store.RenewParams{Worker: s.id, Lease: w.cfg.Lease, Held: held})
+		c <- answer{res, err}
+	}()
+	select {
+	case a := <-c:
+		return a.res, a.err
+	case <-ctx.Done():
+		if s.ctx.Err() != nil {
+			return store.RenewResult{}, errStopped
+		}
+		return store.RenewResult{}, ctx.Err()
+	case <-s.stop:
+		return store.RenewResult{}, errStopped
+	}
+}
+
+// heldBy is what a session holds and has not begun to settle.
+func (w *Worker) heldBy(s *session) []job.Ref {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	refs := make([]job.Ref, 0, len(s.held))
+	for ref, a := range s.held {
+		if !a.settling {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+// lostRun aborts the attempt of a run that is not its session's any more. One
+// that has begun to settle since the renewal was sent is no loss: its run is
+// not running because it ended.
+func (w *Worker) lostRun(s *session, l store.LostRun) {
+	w.mu.Lock()
+	a, ok := s.held[l.Ref]
+	ok = ok && !a.settling
+	w.mu.Unlock()
+	if !ok {
+		return
+	}
+	if l.State == job.Cancelled {
+		a.cancel(cancelled())
+		return
+	}
+	w.cfg.Metrics.LeaseLost(a.run.Queue)
+	w.cfg.Logger.Error("jobs.lease.lost", slog.String("worker", s.id), slog.String("run", l.Ref.RunID), slog.String("state", string(l.State)))
+	a.cancel(&abi.Error{Code: job.CodeLeaseLost, Message: "the run's claim is no longer this worker's"})
+}
+
+func cancelled() error {
+	return &abi.Error{Code: job.CodeCancelled, Message: "the run was cancelled"}
+}
+
+// Cancelled aborts the attempt of a run that this process knows to be
+// cancelled, before the next renewal says so.
+func (w *Worker) Cancelled(runID string) {
+	w.mu.Lock()
+	var found []*attempt
+	for s := range w.sessions {
+		for ref, a := range s.held {
+			if ref.RunID == runID && !a.settling {
+				found = append(found, a)
+			}
+		}
+	}
+	w.mu.Unlock()
+	for _, a := range found {
+		a.cancel(cancelled())
+	}
+}

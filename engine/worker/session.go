@@ -1,0 +1,180 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// session is one registration of the worker and what it holds.
+type session struct {
+	id  string
+	ctx context.Context // ends when the session's writes can land no more
+	end context.CancelCauseFunc
+
+	// Guarded by Worker.mu.
+	held     map[job.Ref]*attempt
+	retiring bool
+	over     bool
+
+	beats chan struct{} // closed when its heartbeat has ended
+	stop  chan struct{} // closed to end its heartbeat
+	began time.Time     // start of the last renewal that landed; the heartbeat's
+}
+
+// register announces a new session.
+func (w *Worker) register(ctx context.Context) (*session, error) {
+	u, err := uuid.NewV7()
+	if err != nil {
+		return nil, &abi.Error{Code: job.CodeInternal, Message: "no random bytes for a worker's id", Err: err}
+	}
+	s := &session{
+		id:    u.String(), // unique per registration: a host name would inherit the leases of its predecessor
+		held:  map[job.Ref]*attempt{},
+		beats: make(chan struct{}),
+		stop:  make(chan struct{}),
+		began: time.Now(),
+	}
+	s.ctx, s.end = context.WithCancelCause(context.Background())
+	err = w.cfg.Store.Register(ctx, store.RegisterParams{
+		ID: s.id, Host: host(), PID: os.Getpid(), Queues: w.slots.list(),
+		Lease: w.cfg.Lease, Alone: w.cfg.Alone,
+	})
+	if err != nil {
+		s.end(err)
+		return nil, err
+	}
+	return s, nil
+}
+
+// install makes s the session that takes claims.
+func (w *Worker) install(s *session) {
+	w.mu.Lock()
+	w.current = s
+	w.sessions[s] = struct{}{}
+	w.mu.Unlock()
+	go w.heartbeat(s)
+	w.wakes.now()
+}
+
+// keepRegistered replaces a session that was lost or retired, until life ends.
+func (w *Worker) keepRegistered(life context.Context) {
+	backoff := loop.Backoff{Floor: pollFloor, Ceiling: 5 * time.Second}
+	failures := 0
+	for {
+		if !w.needsSession() {
+			select {
+			case <-life.Done():
+				return
+			case <-w.replace:
+			}
+			continue
+		}
+		ctx, cancel := context.WithTimeout(life, claimTimeout)
+		s, err := w.register(ctx)
+		cancel()
+		if err == nil {
+			failures = 0
+			backoff.Reset()
+			w.install(s)
+			continue
+		}
+		if failures++; loop.Loud(failures) && life.Err() == nil {
+			w.cfg.Logger.Warn("jobs.worker.register-failed", slog.Any("error", err), slog.Int("in_a_row", failures))
+		}
+		if !loop.Sleep(life, backoff.Next()) {
+			return
+		}
+	}
+}
+
+func (w *Worker) needsSession() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current == nil && w.state == running
+}
+
+// withdraw stops s from taking claims. With mu held.
+func (w *Worker) withdraw(s *session) {
+	if w.current != s {
+		return
+	}
+	w.current = nil
+	select {
+	case w.replace <- struct{}{}:
+	default:
+	}
+}
+
+// lose ends a session whose lease is gone: its attempts are aborted and write
+// nothing more.
+func (w *Worker) lose(s *session, why string) {
+	cause := &abi.Error{Code: job.CodeLeaseLost, Message: "the worker lost its lease: " + why}
+	w.mu.Lock()
+	if s.over {
+		w.mu.Unlock()
+		return
+	}
+	s.over = true
+	delete(w.sessions, s)
+	w.withdraw(s)
+	lost := make([]*attempt, 0, len(s.held))
+	for _, a := range s.held {
+		lost = append(lost, a)
+	}
+	w.mu.Unlock()
+
+	w.cfg.Logger.Error("jobs.lease.lost", slog.String("worker", s.id), slog.String("why", why), slog.Int("runs", len(lost)))
+	s.end(cause)
+	for _, a := range lost {
+		w.cfg.Metrics.LeaseLost(a.run.Queue)
+		a.cancel(cause)
+	}
+}
+
+// retire lets a session finish what it holds and then go.
+func (w *Worker) retire(s *session) {
+	w.mu.Lock()
+	s.retiring = true
+	w.withdraw(s)
+	empty := len(s.held) == 0 && !s.over
+	w.mu.Unlock()
+	w.cfg.Logger.Warn("jobs.worker.session-retired", slog.String("worker", s.id))
+	if empty {
+		go w.leave(s)
+	}
+}
+
+// deregisterPatience bounds the goodbye. Without it the lease says it later.
+const deregisterPatience = 2 * time.Second
+
+// leave ends a session in order: no renewal after its row is gone, and what it
+// still holds is ready at once.
+func (w *Worker) leave(s *session) {
+	w.mu.Lock()
+	if s.over {
+		w.mu.Unlock()
+		return
+	}
+	s.over = true
+	delete(w.sessions, s)
+	w.withdraw(s)
+	w.mu.Unlock()
+
+	close(s.stop)
+	<-s.beats
+	ctx, cancel := context.WithTimeout(context.Background(), deregisterPatience)
+	defer cancel()
+	if err := w.cfg.Store.Deregister(ctx, s.id); err != nil {
+		w.cfg.Logger.Warn("jobs.worker.deregister-failed", slog.String("worker", s.id), slog.Any("error", err))
+	}
+	s.end(&abi.Error{Code: job.CodeLeaseLost, Message: "the worker has left"})
+}

@@ -1,0 +1,127 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// settle writes a verdict, unless someone has given one already: a drain that
+// could not wait. The slot is free once the store has answered.
+func (a *attempt) settle(v verdict, took time.Duration) {
+	if !a.begin() {
+		return
+	}
+	if v.abandon {
+		a.w.cfg.Logger.Debug("jobs.attempt.abandoned", slog.String("run", a.run.ID), slog.Any("cause", v.err))
+		a.finish()
+		return
+	}
+	a.w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
+		a.settled(v, res, err, took)
+	})
+}
+
+// begin takes the right to give the verdict.
+func (a *attempt) begin() bool {
+	a.w.mu.Lock()
+	defer a.w.mu.Unlock()
+	if a.settling {
+		return false
+	}
+	a.settling = true
+	return true
+}
+
+// settled is called by the queue's writer with the store's answer. An answer
+// that never came is left to the lease: the run will be claimed again, and
+// work that was done is never reported as failed.
+func (a *attempt) settled(v verdict, res store.SettleResult, err error, took time.Duration) {
+	w, p := a.w, v.params
+	switch {
+	case err != nil:
+		w.cfg.Metrics.SettleFailed()
+		w.cfg.Logger.Error("jobs.worker.settle-failed", slog.String("run", a.run.ID),
+			slog.String("outcome", string(p.Outcome)), slog.Any("error", err))
+	case !res.Landed:
+		w.cfg.Metrics.SettleUnowned()
+		w.cfg.Logger.Warn("jobs.settle.unowned", slog.String("run", a.run.ID),
+			slog.String("outcome", string(p.Outcome)), slog.Int64("claim", a.ref.Claim))
+	default:
+		w.cfg.Metrics.Attempt(a.run.Queue, a.run.Job, p.Outcome, took)
+		a.report(v, res, took)
+		if !res.RunAt.IsZero() {
+			a.hint(res.RunAt)
+		}
+		if w.cfg.Settled != nil {
+			w.cfg.Settled(a.run.ID, p.To)
+		}
+	}
+	a.finish()
+}
+
+// finish gives the slot back and forgets the attempt.
+func (a *attempt) finish() {
+	w := a.w
+	w.mu.Lock()
+	delete(a.session.held, a.ref)
+	w.attempts--
+	last := a.session.retiring && len(a.session.held) == 0 && !a.session.over
+	w.checkQuiet()
+	w.mu.Unlock()
+	if last {
+		go w.leave(a.session)
+	}
+	if w.slots.release(a.run.Queue) {
+		w.wakes.slot()
+	}
+}
+
+// hint makes the claim loop look when the run is due again, if that is soon.
+func (a *attempt) hint(due time.Time) {
+	now := a.run.ClaimedAt.Add(time.Since(a.claimed)) // the store's, as far as we know
+	if d := due.Sub(now); d < dueHorizon {
+		a.w.wakes.due(time.Now().Add(max(d, 0) + dueSlack))
+	}
+}
+
+// maxLogged bounds a failure's text in a log line; the run keeps more of it.
+const maxLogged = 1 << 10
+
+// report logs how an attempt ended: failures for people, the rest for those who
+// ask for it.
+func (a *attempt) report(v verdict, res store.SettleResult, took time.Duration) {
+	level, event := slog.LevelDebug, "jobs.attempt.settled"
+	switch v.params.Outcome {
+	case job.DeadLettered, job.Dropped:
+		level, event = slog.LevelError, "jobs.attempt.failed"
+	case job.Retried, job.Deferred:
+		level, event = slog.LevelWarn, "jobs.attempt.failed"
+	case job.Interrupted:
+		level, event = slog.LevelInfo, "jobs.attempt.interrupted"
+	}
+	log := a.w.cfg.Logger
+	if !log.Enabled(context.Background(), level) {
+		return
+	}
+	attrs := []slog.Attr{
+		slog.String("run", a.run.ID), slog.String("job", a.run.Job), slog.Int("attempt", a.run.Attempt),
+		slog.String("outcome", string(v.params.Outcome)), slog.Duration("took", took),
+	}
+	if e := v.params.Error; e != nil {
+		attrs = append(attrs, slog.String("code", e.Code), slog.String("error", e.Message[:min(len(e.Message), maxLogged)]))
+	}
+	if v.stop != "" {
+		attrs = append(attrs, slog.String("stop", string(v.stop)))
+	}
+	if !res.RunAt.IsZero() {
+		attrs = append(attrs, slog.Time("run_at", res.RunAt))
+	}
+	if v.err != nil {
+		attrs = append(attrs, slog.Any("cause", v.err))
+	}
+	log.LogAttrs(context.Background(), level, event, attrs...)
+}

@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// slots count the attempts of each queue against its limit. Safe for
+// concurrent use.
+type slots struct {
+	metrics *metrics.Metrics
+
+	mu     sync.Mutex
+	queues map[string]*slot
+	names  []string // sorted, of the queues that are served
+}
+
+// slot is one queue's.
+type slot struct {
+	limit  int // 0 takes no more
+	busy   int
+	hungry bool // the last claim left runs behind for want of slots
+}
+
+// configure sets the limits of the queues that are served.
+func (s *slots) configure(limits map[string]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queues == nil {
+		s.queues = make(map[string]*slot, len(limits))
+	}
+	for name, q := range s.queues {
+		if _, ok := limits[name]; !ok {
+			q.limit = 0
+		}
+	}
+	for name, limit := range limits {
+		q, ok := s.queues[name]
+		if !ok {
+			q = &slot{}
+			s.queues[name] = q
+		}
+		q.limit = limit
+	}
+	s.names = slices.Sorted(maps.Keys(limits))
+}
+
+// serves reports whether a queue is claimed from.
+func (s *slots) serves(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, ok := s.queues[name]
+	return ok && q.limit > 0
+}
+
+// list is the served queues, sorted.
+func (s *slots) list() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.names
+}
+
+// free appends each queue with a free slot and how many it has. Those without
+// are hungry until a claim finds nothing for them.
+func (s *slots) free(to []store.QueueLimit) []store.QueueLimit {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range s.names {
+		q := s.queues[name]
+		if n := q.limit - q.busy; n > 0 {
+			to = append(to, store.QueueLimit{Queue: name, Limit: n})
+		} else if q.limit > 0 {
+			q.hungry = true
+		}
+	}
+	return to
+}
+
+// take takes a slot if the queue has one, whatever a store has handed out.
+func (s *slots) take(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, ok := s.queues[name]
+	if !ok || q.busy >= q.limit {
+		return false
+	}
+	q.busy++
+	return true
+}
+
+// claimed notes for each asked queue whether it may have had more.
+func (s *slots) claimed(asked []store.QueueLimit, got map[string]int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range asked {
+		q := s.queues[l.Queue]
+		q.hungry = got[l.Queue] >= l.Limit
+		s.metrics.Slots(l.Queue, q.busy, q.limit)
+	}
+}
+
+// release gives a slot back and reports whether a claim is waiting for it.
+func (s *slots) release(name string) (wanted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	q.busy--
+	return q.hungry && q.busy < q.limit
+}

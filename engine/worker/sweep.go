@@ -1,0 +1,112 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/jobrunner/runner/engine/internal/loop"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// sweep starts what every worker does for the whole queue, until life ends:
+// take back the runs of dead workers, delete what has outlived its retention,
+// and publish the gauges. Several workers doing it at once is harmless.
+func (w *Worker) sweep(life context.Context) {
+	w.loops.Go(func() {
+		w.failedRound("jobs.reclaim.failed")(w.reclaim(life), 1)
+		w.every(life, w.cfg.Lease/3, "jobs.reclaim.failed", w.reclaim)
+	})
+	w.loops.Go(func() { w.every(life, purgeEvery, "jobs.purge.failed", w.purge) })
+	w.loops.Go(func() { w.every(life, gaugeEvery, "jobs.gauges.failed", w.gauge) })
+}
+
+func (w *Worker) every(life context.Context, interval time.Duration, event string, round func(context.Context) error) {
+	loop.Every(life, loop.EveryParams{Interval: interval, Round: round, Failed: w.failedRound(event)})
+}
+
+func (w *Worker) failedRound(event string) func(error, int) {
+	return func(err error, inARow int) {
+		if err != nil && loop.Loud(inARow) {
+			w.cfg.Logger.Warn(event, slog.Any("error", err), slog.Int("in_a_row", inARow))
+		}
+	}
+}
+
+// reclaim ends the claims of workers whose lease has lapsed.
+func (w *Worker) reclaim(ctx context.Context) error {
+	p := store.ReclaimParams{Limit: sweepLimit, MaxOrphans: w.cfg.MaxOrphans, Retention: map[string]time.Duration{}}
+	for name, j := range w.cfg.Deploy.Manifest().Jobs {
+		p.Retention[name] = j.Retention
+		if !j.Retry.DeadLetter {
+			p.DropJobs = append(p.DropJobs, name)
+		}
+	}
+	for ctx.Err() == nil {
+		res, err := w.cfg.Store.Reclaim(ctx, p)
+		if err != nil {
+			return err
+		}
+		for i := range res.Requeued {
+			w.reclaimed(&res.Requeued[i], false)
+		}
+		for i := range res.Buried {
+			w.reclaimed(&res.Buried[i], true)
+		}
+		if len(res.Requeued)+len(res.Buried) < p.Limit {
+			return nil
+		}
+	}
+	return nil
+}
+
+// reclaimed reports one run. That its worker died is not a failure of the run,
+// unless no attempt is left.
+func (w *Worker) reclaimed(r *job.Run, buried bool) {
+	w.cfg.Metrics.Orphaned(r.Queue, buried)
+	attrs := []any{slog.String("run", r.ID), slog.String("job", r.Job), slog.Int("attempt", r.Attempt), slog.Int("orphans", r.Orphans)}
+	if !buried {
+		w.cfg.Logger.Warn("jobs.reclaim.requeued", attrs...)
+		return
+	}
+	w.cfg.Logger.Error("jobs.claim.exhausted", append(attrs, slog.String("code", r.Error.Code))...)
+	if w.cfg.Settled != nil {
+		w.cfg.Settled(r.ID, r.State)
+	}
+}
+
+// purge deletes finished runs, in bounded statements, until none is left that
+// has expired.
+func (w *Worker) purge(ctx context.Context) error {
+	for ctx.Err() == nil {
+		n, err := w.cfg.Store.Purge(ctx, sweepLimit)
+		if err != nil {
+			return err
+		}
+		w.cfg.Metrics.Purged(n)
+		if n < sweepLimit {
+			return nil
+		}
+	}
+	return nil
+}
+
+// gauge publishes what the store counts.
+func (w *Worker) gauge(ctx context.Context) error {
+	if w.cfg.Metrics == nil {
+		return nil
+	}
+	s, err := w.cfg.Store.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	for _, q := range s.Queues {
+		var age time.Duration
+		if !q.OldestDue.IsZero() {
+			age = s.Now.Sub(q.OldestDue)
+		}
+		w.cfg.Metrics.Queue(q.Queue, q.Ready, q.Dead, age)
+	}
+	return nil
+}

@@ -1,0 +1,212 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/deploy"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/queue"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// Store is what a worker asks of a database beside the queue.
+type Store interface {
+	store.Admin
+	store.Notifier
+	store.Workers
+}
+
+// Config is fixed at New.
+type Config struct {
+	Store  Store
+	Queue  *queue.Queue
+	Deploy *deploy.Registry
+	// Lease is how long this worker's runs stay its own without a renewal: how
+	// long they wait if the process dies. It renews three times as often.
+	// Default 30s, at least 1s. Short leases cost renewals and lose runs to
+	// pauses; long ones delay the runs of a dead worker.
+	Lease time.Duration
+	// Queues are served; nil serves all of the current manifest.
+	Queues []string
+	// Alone says that no other process uses the database: the rows of workers
+	// before this one lapse at once.
+	Alone   bool
+	Logger  *slog.Logger     // default discards
+	Metrics *metrics.Metrics // nil records nothing
+	// Settled, when not nil, hears of each settle that landed. It must not block.
+	Settled func(runID string, to job.State)
+	// MaxOrphans is how many leases of one run may lapse in a row before it is
+	// buried as poison. Default 3; -1 is no bound.
+	MaxOrphans int
+}
+
+// MinLease is the shortest lease: below it, a pause of the garbage collector or
+// of a disk looks like a death.
+const MinLease = time.Second
+
+// Cadences and bounds that no one has needed to set.
+const (
+	pollFloor    = 250 * time.Millisecond // first idle wait, and the wait after a failed claim
+	pollCeiling  = 2 * time.Second        // idle wait at most: the guarantee behind every wake
+	dueSlack     = 10 * time.Millisecond  // after a due time, so that the store agrees it has passed
+	dueHorizon   = time.Minute            // due times further away are left to polling
+	claimTimeout = 10 * time.Second
+	parkDelay    = 30 * time.Second // of a run that this process cannot serve
+	shedDelay    = time.Second      // of a run whose history could not be read
+	gaugeEvery   = 15 * time.Second
+	purgeEvery   = time.Minute
+	sweepLimit   = 500 // runs a reclaim or a purge moves at a time
+)
+
+type state int
+
+const (
+	idle state = iota
+	running
+	draining
+	stopped
+)
+
+// Worker is safe for concurrent use. Its states are idle, running, draining and
+// stopped; it may be started again once stopped.
+type Worker struct {
+	cfg   Config
+	slots slots
+	wakes wakes
+
+	mu       sync.Mutex // guards all below, and what session and attempt say it does
+	state    state
+	current  *session // takes claims; nil between two registrations
+	sessions map[*session]struct{}
+	rounds   int // claims under way
+	shutdown *shutdown
+	attempts int             // held by any session, lost ones included
+	reported map[string]bool // what a log line was written about once
+
+	quiet     chan struct{}      // capacity 1: rounds and attempts reached 0
+	replace   chan struct{}      // capacity 1: current has become nil
+	stopLoops context.CancelFunc // of this lifetime
+	loops     sync.WaitGroup
+}
+
+// New returns an idle worker. Errors: X_INVALID for a lease that is too short.
+func New(cfg Config) (*Worker, error) {
+	if cfg.Lease == 0 {
+		cfg.Lease = 30 * time.Second
+	}
+	if cfg.Lease < MinLease {
+		return nil, &abi.Error{
+			Code:    job.CodeInvalid,
+			Message: "a lease of " + cfg.Lease.String() + " is too short to be renewed in time",
+			Fix:     "set [runner] lease to at least 1s; 30s is the default",
+		}
+	}
+	switch {
+	case cfg.MaxOrphans == 0:
+		cfg.MaxOrphans = 3
+	case cfg.MaxOrphans < 0:
+		cfg.MaxOrphans = 0
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := &Worker{cfg: cfg, sessions: map[*session]struct{}{}, quiet: make(chan struct{}, 1), replace: make(chan struct{}, 1)}
+	w.slots.metrics = cfg.Metrics
+	w.Configure(cfg.Deploy.Manifest())
+	return w, nil
+}
+
+// Configure takes the queues and their slots from a manifest. Attempts under
+// way keep their slots, also in a queue that has fewer now or is gone.
+func (w *Worker) Configure(m *manifest.Manifest) {
+	limits := make(map[string]int, len(m.Queues))
+	for name, q := range m.Queues {
+		limits[name] = q.Workers
+	}
+	if w.cfg.Queues != nil {
+		only := make(map[string]int, len(w.cfg.Queues))
+		for _, name := range w.cfg.Queues {
+			only[name] = limits[name] // 0 for a queue that nobody declares
+		}
+		limits = only
+	}
+	w.slots.configure(limits)
+	w.wakes.now()
+}
+
+// Start registers the worker and begins to claim. ctx bounds the registration,
+// not the work.
+// Errors: the store's; X_INVALID while it is running, X_DRAINING while it drains.
+func (w *Worker) Start(ctx context.Context) error {
+	w.mu.Lock()
+	switch w.state {
+	case running:
+		w.mu.Unlock()
+		return &abi.Error{Code: job.CodeInvalid, Message: "the worker is running already"}
+	case draining:
+		w.mu.Unlock()
+		return &abi.Error{Code: job.CodeDraining, Message: "the worker is draining", Fix: "start it when it has stopped"}
+	}
+	before := w.state
+	w.state = running
+	w.shutdown = newShutdown()
+	w.reported = map[string]bool{}
+	w.mu.Unlock()
+
+	s, err := w.register(ctx)
+	if err != nil {
+		w.mu.Lock()
+		w.state = before
+		w.mu.Unlock()
+		return err
+	}
+	w.install(s)
+
+	life, stop := context.WithCancel(context.Background())
+	w.stopLoops = stop
+	w.wakes.reset()
+	stopWakes := w.cfg.Store.Wakes(w.wake)
+	w.loops.Go(func() {
+		<-life.Done()
+		stopWakes()
+	})
+	w.loops.Go(func() { w.keepRegistered(life) })
+	w.sweep(life)
+	accepting := w.shutdown.accepting
+	w.loops.Go(func() { w.claims(accepting) })
+	return nil
+}
+
+// wake is told by the store that a queue has a run to claim.
+func (w *Worker) wake(queueName string) {
+	if queueName == "" || w.slots.serves(queueName) {
+		w.wakes.now()
+	}
+}
+
+// host names this machine for people.
+func host() string {
+	name, err := os.Hostname()
+	if err != nil {
+		return "unknown"
+	}
+	return name
+}
+
+// once reports whether what is told for the first time in this lifetime.
+func (w *Worker) once(what string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.reported[what] || len(w.reported) >= 1000 {
+		return false
+	}
+	w.reported[what] = true
+	return true
+}

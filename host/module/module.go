@@ -11,6 +11,8 @@ package module
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
@@ -45,9 +47,9 @@ type Module struct {
 	// Fuel is the export name of the i32 global that counts down to the next
 	// tick. It starts at 0, so that the first tick comes at once.
 	Fuel string
-	// Globals are the export names of the mutable globals that the original
-	// defines, in the order of their indices. Those whose types cannot be
-	// copied are among Report.FreshOnly.
+	// Globals are the export names of the original's mutable globals of types
+	// i32, i64, f32 and f64, in the order of their indices. One of another type
+	// is a reason in Report.FreshOnly.
 	Globals []string
 	// Start is the export name of what was the start function, to be called
 	// once after the data was applied; "" is none.
@@ -67,6 +69,12 @@ type Module struct {
 // Compiled is the rewritten module in the runtime it was loaded for. It lives
 // until Close.
 func (m *Module) Compiled() wazero.CompiledModule { return m.compiled }
+
+// Digest is the SHA-256 of a module's bytes, in hex.
+func Digest(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
 
 // Close frees the machine code. No instance may be running.
 func (m *Module) Close(ctx context.Context) error { return m.compiled.Close(ctx) }

@@ -1,0 +1,175 @@
+package module
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/host/module/wasmbin"
+)
+
+// DefaultMaxSize is how many bytes a module may have by default: twenty times
+// a large Go handler.
+const DefaultMaxSize = 64 << 20
+
+// Params says what to load and for which runtime.
+type Params struct {
+	// Bytes is the module; if nil, the file Path is read. They must not change
+	// while the Module is in use.
+	Bytes []byte
+	Path  string
+	// Digest, if not empty, is the SHA-256 that the bytes must have, in hex.
+	Digest string
+	// MaxSize bounds the module, in bytes; 0 is DefaultMaxSize. A file that is
+	// larger is not read.
+	MaxSize int64
+	// Runtime compiles and later runs the module. It was made with Features
+	// and, if there is a Cache, with its Compilation.
+	Runtime wazero.Runtime
+	// Cache keeps machine code between starts; nil keeps none.
+	Cache *Cache
+}
+
+// slots bound how many modules are compiled at the same time in this process:
+// compiling keeps a core busy for seconds and cannot be stopped, and whoever
+// may upload a module could ask for any number of them.
+var slots = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+
+// Load reads, checks, rewrites and compiles a module. What is wrong with the
+// module is an *abi.Error or Problems, with the codes of this package; ctx
+// ended is its cause. ctx bounds the wait for other compilations, not the
+// compilation itself.
+//
+// The bytes themselves are not compiled, only what wasmbin made of them; its
+// package comment says why that is validation enough.
+func Load(ctx context.Context, p Params) (*Module, error) {
+	b, err := Read(p)
+	if err != nil {
+		return nil, err
+	}
+	in := Inspect(b)
+	if err := in.Err(); err != nil {
+		return nil, err
+	}
+	rw, err := wasmbin.Rewrite(b, wasmbin.Options{MeterModule: MeterModule, MeterTick: MeterTick})
+	if err != nil {
+		return nil, invalid(err)
+	}
+	compiled, err := compile(ctx, p, rw.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	return &Module{
+		Digest: in.Digest, Size: in.Size, Report: rw.Report,
+		Fuel: rw.Fuel, Globals: rw.Globals, Start: rw.Start, Data: rw.Data,
+		MemoryMin: rw.Report.MemoryMin, MemoryMax: rw.Report.MemoryMax,
+		compiled: compiled,
+	}, nil
+}
+
+// Read answers the bytes of p, checked against its digest and size.
+func Read(p Params) ([]byte, error) {
+	limit := p.MaxSize
+	if limit <= 0 {
+		limit = DefaultMaxSize
+	}
+	b, size := p.Bytes, int64(len(p.Bytes))
+	if b == nil {
+		f, err := os.Open(p.Path)
+		if err != nil {
+			return nil, unreadable(p.Path, err)
+		}
+		defer f.Close()
+		st, err := f.Stat()
+		switch {
+		case err != nil:
+			return nil, unreadable(p.Path, err)
+		case !st.Mode().IsRegular():
+			return nil, unreadable(p.Path, errors.New("it is not a file"))
+		}
+		if size = st.Size(); size <= limit {
+			// It may grow while it is read.
+			if b, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {
+				return nil, unreadable(p.Path, err)
+			}
+			size = int64(len(b))
+		}
+	}
+	if size > limit {
+		return nil, &abi.Error{
+			Code:    CodeTooLarge,
+			Message: fmt.Sprintf("the module has %s, at most %s are allowed", megabytes(size), megabytes(limit)),
+			Fix:     "strip debug information (Go: -ldflags='-s -w'; others: wasm-strip), or raise the limit",
+		}
+	}
+	if p.Digest != "" {
+		if got := Digest(b); !strings.EqualFold(got, p.Digest) {
+			return nil, &abi.Error{
+				Code:    CodeDigest,
+				Message: fmt.Sprintf("the module has SHA-256 %s, expected %s", got, show(p.Digest)),
+				Fix:     "the file was changed or replaced; publish it again if that was meant",
+			}
+		}
+	}
+	return b, nil
+}
+
+func unreadable(path string, err error) error {
+	return &abi.Error{Code: CodeRead, Message: fmt.Sprintf("cannot read the module %s: %v", show(path), err), Fix: "check the path", Err: err}
+}
+
+func megabytes(n int64) string {
+	if n < 1<<20 {
+		return fmt.Sprintf("%d bytes", n)
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// compile compiles b once a slot is free.
+func compile(ctx context.Context, p Params, b []byte) (wazero.CompiledModule, error) {
+	select {
+	case slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-slots }()
+	c, err := p.Runtime.CompileModule(ctx, b)
+	if err == nil {
+		return c, nil
+	}
+	if p.Cache != nil && validates(ctx, b) {
+		// The module is sound, so what failed was reading or writing the cache:
+		// a file that is cut short is an error of the compiler, not a miss.
+		p.Cache.empty()
+		if c, err = p.Runtime.CompileModule(ctx, b); err == nil {
+			return c, nil
+		}
+		return nil, &abi.Error{Code: CodeCache, Message: fmt.Sprintf("cannot use the cache of compiled modules %s: %s", p.Cache.dir, firstLine(err)), Fix: "check that the disk has room and the directory can be written", Err: err}
+	}
+	return nil, &abi.Error{Code: CodeInvalid, Message: "does not compile: " + firstLine(err), Fix: "the toolchain that built it emits invalid code, or the file is damaged", Err: err}
+}
+
+// validates reports whether b is a valid module, without compiling it.
+func validates(ctx context.Context, b []byte) bool {
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(Features))
+	defer rt.Close(ctx)
+	_, err := rt.CompileModule(ctx, b)
+	return err == nil
+}
+
+// firstLine is an error's text, short enough for a message: names in it come
+// from the module.
+func firstLine(err error) string {
+	s, _, _ := strings.Cut(err.Error(), "\n")
+	if len(s) > 300 {
+		s = strings.ToValidUTF8(s[:300], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,15 @@
+//go:build unix
+
+package module
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// owned reports whether the file belongs to this process's user.
+func owned(st fs.FileInfo) bool {
+	s, ok := st.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Geteuid()
+}

@@ -46,14 +46,19 @@ func Begin(ctx context.Context, p BeginParams) (*State, error) {
 
 // BringUp is the State in which a module starts, warms up and describes itself:
 // always the same clock and random numbers, and nothing to call but those and
-// log. With record, Transcript can be asked for afterwards.
-func BringUp(ctx context.Context, caps Capabilities, record bool) *State {
-	s := &State{Context: ctx, caps: caps, quantum: Quantum, clock: newClock(bootTime), random: random{state: 1}}
-	if record {
-		s.recorder = newRecorder()
-	}
-	return s
+// log.
+func BringUp(ctx context.Context, caps Capabilities) *State {
+	return &State{Context: ctx, caps: caps, quantum: Quantum, clock: newClock(bootTime), random: random{state: 1}}
 }
+
+// Probe is a State as BringUp makes it, for an instance that was brought up
+// before: its clock is later, and it keeps a Transcript.
+func Probe(ctx context.Context, caps Capabilities) *State {
+	return &State{Context: ctx, caps: caps, quantum: Quantum, clock: newClock(bootTime.AddDate(0, 0, 1)), random: random{state: 2}, recorder: newRecorder()}
+}
+
+// Describing allows the module that is brought up to call output.
+func (s *State) Describing() { s.describing = true }
 
 // Fuel is what the guest burns before its first tick.
 func (s *State) Fuel() uint32 { return s.quantum }
@@ -224,11 +229,12 @@ func (s *State) described(f abi.Failure) abi.Failure {
 		f.Message += ": " + s.stdio.fatal
 	}
 	f.Message = s.redact(f.Message)
-	if tail := s.redact(s.stderrTail()); tail != "" {
+	if tail := s.stderrTail(); tail != "" {
 		if f.Stack != "" {
 			f.Stack = "\n\n" + f.Stack
 		}
 		f.Stack = "stderr:\n" + tail + f.Stack
 	}
+	f.Stack = s.redact(f.Stack)
 	return wire.ClipFailure(f)
 }

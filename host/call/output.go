@@ -12,6 +12,9 @@ import (
 //
 // Answers abi.CodeLimit beyond abi.MaxOutput.
 func output(s *State, mem api.Memory, stack []uint64) {
+	if !s.describing {
+		s.attempting(abi.FuncOutput)
+	}
 	b := s.view(mem, abi.FuncOutput, stack[0], stack[1])
 	if s.recorder != nil {
 		s.recorder.bytes(b)

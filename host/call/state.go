@@ -55,11 +55,13 @@ type State struct {
 	exitCode uint32 // for exited
 	abort    string // for aborted
 
-	holds    bool          // a slot
-	inside   bool          // the guest runs
-	entered  time.Duration // when it last started to, as nano
-	cpu      time.Duration // in the guest before that
-	recorder *recorder     // nil outside a probe
+	holds   bool          // a slot
+	inside  bool          // the guest runs
+	entered time.Duration // when it last started to, as nano
+	cpu     time.Duration // in the guest before that
+
+	describing bool      // the module is brought up, and in runner_describe
+	recorder   *recorder // nil outside a probe
 }
 
 type ending uint8

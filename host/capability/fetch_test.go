@@ -1,0 +1,223 @@
+package capability
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+)
+
+func grant(t *testing.T, c Config, g Grants) *Set {
+	t.Helper()
+	o := NewOutside(c)
+	t.Cleanup(o.Close)
+	s, err := o.Grant(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func get(url string) wire.HTTPRequest {
+	return wire.HTTPRequest{HTTPRequest: abi.HTTPRequest{Method: "GET", URL: url}}
+}
+
+// refusal is the code of err, which must be a Refusal that says why.
+func refusal(t *testing.T, err error) abi.Code {
+	t.Helper()
+	var r *abi.Refusal
+	if !errors.As(err, &r) || r.Failure.Message == "" {
+		t.Fatalf("error %v, want a refusal with a message", err)
+	}
+	return r.Code
+}
+
+func TestFetchAnswersTheResponse(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		w.Header().Set("X-Seen", r.Method+" "+r.URL.Path+" "+r.Header.Get("X-Mine")+" "+string(b))
+		w.WriteHeader(418)
+		io.WriteString(w, "short")
+	}))
+	defer srv.Close()
+	s := grant(t, Config{}, Grants{HTTP: []string{srv.URL + "/*"}})
+	req := wire.HTTPRequest{HTTPRequest: abi.HTTPRequest{Method: "POST", URL: srv.URL + "/tea", Headers: map[string]string{"X-Mine": "yes"}}, Content: []byte("pot")}
+	resp, body, err := s.Fetch(t.Context(), req)
+	if err != nil || resp.Status != 418 || string(body) != "short" || resp.Headers["X-Seen"] != "POST /tea yes pot" {
+		t.Errorf("response %+v %s, %v", resp, body, err)
+	}
+	if f := s.Features(); f != abi.FeatureHTTP {
+		t.Errorf("features %b", f)
+	}
+}
+
+func TestWhatIsNotGrantedIsDenied(t *testing.T) {
+	s := grant(t, Config{Secrets: func(context.Context, string) (string, error) { return "v", nil }}, Grants{})
+	_, _, err := s.Fetch(t.Context(), get("https://api.example.com/?token=sesame"))
+	if got := refusal(t, err); got != abi.CodeDenied {
+		t.Errorf("fetch: code %d", got)
+	}
+	if strings.Contains(err.Error(), "sesame") {
+		t.Errorf("the refusal repeats the query: %v", err)
+	}
+	if _, err := s.Secret(t.Context(), "KEY"); refusal(t, err) != abi.CodeDenied {
+		t.Errorf("secret: %v", err)
+	}
+	if s.Features() != 0 || len(s.Environ()) != 0 {
+		t.Errorf("features %b, environment %v", s.Features(), s.Environ())
+	}
+}
+
+// nameServer resolves every name to ip.
+func nameServer(ip [4]byte) *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer server.Close()
+			for {
+				var size [2]byte
+				if _, err := io.ReadFull(server, size[:]); err != nil {
+					return
+				}
+				q := make([]byte, binary.BigEndian.Uint16(size[:]))
+				if _, err := io.ReadFull(server, q); err != nil {
+					return
+				}
+				end := 12
+				for q[end] != 0 {
+					end += int(q[end]) + 1
+				}
+				question := q[12 : end+5]
+				a := append([]byte{q[0], q[1], 0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0}, question...)
+				if question[len(question)-3] == 1 { // type A
+					a[7] = 1
+					a = append(a, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4, ip[0], ip[1], ip[2], ip[3])
+				}
+				if _, err := server.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(a))), a...)); err != nil {
+					return
+				}
+			}
+		}()
+		return client, nil
+	}}
+}
+
+func TestANameThatLeadsInsideIsDeniedWhenConnecting(t *testing.T) {
+	reached := false
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached = true }))
+	defer srv.Close()
+	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
+	s := grant(t, Config{Resolver: nameServer([4]byte{127, 0, 0, 1})}, Grants{HTTP: []string{"http://rebound.example.com:" + port + "/*"}})
+	_, _, err := s.Fetch(t.Context(), get("http://rebound.example.com:"+port+"/"))
+	if got := refusal(t, err); got != abi.CodeDenied || reached {
+		t.Errorf("code %d (%v), reached %v", got, err, reached)
+	}
+}
+
+func TestRedirectsAreFollowedOnlyWhereAllowed(t *testing.T) {
+	var srv *httptest.Server
+	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/open/in":
+			http.Redirect(w, r, "/open/end", http.StatusFound)
+		case "/open/out":
+			http.Redirect(w, r, "/closed/end", http.StatusFound)
+		case "/open/loop":
+			http.Redirect(w, r, "/open/loop", http.StatusFound)
+		default:
+			io.WriteString(w, r.URL.Path)
+		}
+	}))
+	defer srv.Close()
+	s := grant(t, Config{}, Grants{HTTP: []string{srv.URL + "/open/*"}})
+	for path, want := range map[string]int{"/open/in": 200, "/open/out": 302, "/open/loop": 302} {
+		resp, body, err := s.Fetch(t.Context(), get(srv.URL+path))
+		if err != nil || resp.Status != want {
+			t.Errorf("%s: %d %s, %v", path, resp.Status, body, err)
+		}
+	}
+}
+
+func TestAResponseThatIsTooLargeIsRefused(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, strings.Repeat("x", len(r.URL.RawQuery)))
+	}))
+	defer srv.Close()
+	s := grant(t, Config{MaxResponse: 8}, Grants{HTTP: []string{srv.URL + "/*"}})
+	if _, body, err := s.Fetch(t.Context(), get(srv.URL+"/?12345678")); err != nil || len(body) != 8 {
+		t.Errorf("%d bytes, %v", len(body), err)
+	}
+	_, _, err := s.Fetch(t.Context(), get(srv.URL+"/?123456789"))
+	if got := refusal(t, err); got != abi.CodeLimit {
+		t.Errorf("code %d", got)
+	}
+}
+
+func TestASlowServerTimesOutAndACancelledAttemptStops(t *testing.T) {
+	stop := make(chan struct{})
+	arrived := make(chan struct{}, 2)
+	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-stop
+	}))
+	defer srv.Close()
+	defer close(stop)
+	s := grant(t, Config{}, Grants{HTTP: []string{srv.URL + "/*"}})
+	req := get(srv.URL + "/")
+	req.TimeoutMS = 20
+	_, _, err := s.Fetch(t.Context(), req)
+	if got := refusal(t, err); got != abi.CodeTimeout {
+		t.Errorf("code %d", got)
+	}
+
+	errGone := errors.New("lease lost")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	for len(arrived) > 0 {
+		<-arrived
+	}
+	go func() {
+		<-arrived
+		cancel(errGone)
+	}()
+	if _, _, err := s.Fetch(ctx, get(srv.URL+"/")); err != errGone {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestHeadersOfTheConnectionAreTheHosts(t *testing.T) {
+	s := grant(t, Config{}, Grants{HTTP: []string{"https://api.example.com/*"}})
+	for _, name := range []string{"host", "Transfer-Encoding", "content-length", "Proxy-Authorization"} {
+		req := get("https://api.example.com/")
+		req.Headers = map[string]string{name: "x"}
+		_, _, err := s.Fetch(t.Context(), req)
+		if got := refusal(t, err); got != abi.CodeInvalid {
+			t.Errorf("%s: code %d", name, got)
+		}
+	}
+}
+
+func TestAFailedRequestDoesNotRepeatTheURL(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	url := srv.URL
+	srv.Close() // nobody listens any more
+	s := grant(t, Config{}, Grants{HTTP: []string{url + "/*"}})
+	_, _, err := s.Fetch(t.Context(), get(url+"/path?token=sesame"))
+	if got := refusal(t, err); got != abi.CodeFailed || strings.Contains(err.Error(), "sesame") {
+		t.Errorf("code %d: %v", got, err)
+	}
+}
+
+func TestProxiesOfTheEnvironmentAreNotUsed(t *testing.T) {
+	t.Setenv("HTTP_PROXY", "http://127.0.0.1:1")
+	if o := NewOutside(Config{}); o.client.Proxy != nil {
+		t.Error("the transport asks for a proxy")
+	}
+}

@@ -5,7 +5,6 @@ import (
 	"math/bits"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/netresearch/go-cron"
 )
@@ -19,8 +18,9 @@ import (
 // range that runs backwards (it would silently mean nearly always), no step
 // longer than its range, and no day that never comes.
 type Cron struct {
-	source string
-	spec   *cron.SpecSchedule
+	source    string
+	spec      *cron.SpecSchedule
+	everyHour bool // its hour is no restriction
 }
 
 // The longest wait between two times of an expression is from 29 February 2096
@@ -89,7 +89,7 @@ func ParseCron(source string) (Cron, error) {
 	if !ok {
 		return Cron{}, fmt.Errorf("%s is not a set of times", quote(source))
 	}
-	return Cron{source: source, spec: spec}, nil
+	return Cron{source: source, spec: spec, everyHour: sets[1] == 1<<24-1}, nil
 }
 
 // parse checks one field and answers the set of its numbers.
@@ -163,13 +163,3 @@ func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == 
 
 // String is the expression as it was written.
 func (c Cron) String() string { return c.source }
-
-// Next is the first time of the expression after t, in t's zone. Each
-// occurrence in an hour that a clock change skips comes at the end of the gap;
-// one in an hour that it repeats comes once.
-func (c Cron) Next(t time.Time) time.Time {
-	if c.spec == nil {
-		return time.Time{}
-	}
-	return c.spec.Next(t)
-}

@@ -20,8 +20,12 @@ func (t *table) allow() Allow {
 	list, at := t.texts("http", "https://api.example.com/*")
 	for i, pattern := range list {
 		if problem := httpPatternProblem(pattern); problem != "" {
-			name := fmt.Sprintf("%s[%d]", t.name("http"), i)
-			t.c.add(at[i], CodeValue, name, name+" is "+quote(pattern)+", which "+problem,
+			name := indexed(t.name("http"), i)
+			shown := quote(pattern)
+			if strings.Contains(pattern, "@") {
+				shown = "a URL" // with a password, perhaps
+			}
+			t.c.add(at[i], CodeValue, name, name+" is "+shown+", which "+problem,
 				`write scheme, host and path, as in "https://api.example.com/*" or "https://*.example.com/v1/charges"`)
 			continue
 		}
@@ -31,7 +35,7 @@ func (t *table) allow() Allow {
 	list, at = t.texts("secrets", "STRIPE_KEY")
 	for i, name := range list {
 		if !envName(name) {
-			key := fmt.Sprintf("%s[%d]", t.name("secrets"), i)
+			key := indexed(t.name("secrets"), i)
 			t.c.add(at[i], CodeName, key, key+" is "+quote(name)+", which is not the name of a secret", "a name has A-Z a-z 0-9 _ and does not start with a digit")
 			continue
 		}
@@ -101,6 +105,7 @@ func httpPatternProblem(s string) string {
 		return "has a path with a blank, a % or a letter outside ASCII"
 	}
 	for segment := range strings.SplitSeq(path, "/") {
+		segment, _, _ = strings.Cut(segment, ";") // for some servers the start of a parameter
 		if segment == "." || segment == ".." {
 			return "has a path with . or .."
 		}
@@ -121,8 +126,8 @@ func httpPatternProblem(s string) string {
 		return ""
 	}
 	name, wild := strings.CutPrefix(host, "*.")
-	if wild && !strings.Contains(name, ".") {
-		return "allows every host of a top-level domain"
+	if _, err := netip.ParseAddr(name); wild && (err == nil || !strings.Contains(name, ".")) {
+		return "allows more hosts than one domain has"
 	}
 	if !hostName(name) {
 		return "has a host that is no name in lower case"
@@ -134,8 +139,13 @@ func httpPatternProblem(s string) string {
 }
 
 // hostName reports whether s is a DNS name in lower case, or an IPv4 address.
+// A name whose last label starts with a digit is neither: resolvers read some
+// of them as addresses.
 func hostName(s string) bool {
-	if s == "" || len(s) > 253 {
+	if ip, err := netip.ParseAddr(s); err == nil {
+		return ip.Is4()
+	}
+	if last := s[strings.LastIndexByte(s, '.')+1:]; last == "" || last[0] >= '0' && last[0] <= '9' || len(s) > 253 {
 		return false
 	}
 	for label := range strings.SplitSeq(s, ".") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -97,11 +98,14 @@ func (c *checker) manifest(path string, data []byte, root *os.Root) *Manifest {
 	m := &Manifest{
 		Path:      path,
 		Digest:    hex.EncodeToString(sum[:]),
+		Files:     []string{path},
 		Queues:    map[string]Queue{},
 		Modules:   map[string]Module{},
 		Jobs:      map[string]*Job{},
 		Schedules: map[string]*Schedule{},
+		placed:    map[string]place{},
 	}
+	c.remember(m.placed, tree, "")
 	l := &loader{checker: c, m: m, dir: dir, root: root, named: map[string]map[string]bool{}, schemas: map[string]*Schema{}}
 	top := &table{c: c, n: tree}
 	l.runner(top)
@@ -112,6 +116,8 @@ func (c *checker) manifest(path string, data []byte, root *os.Root) *Manifest {
 	top.close()
 	l.references()
 	sortProblems(m.unenforced)
+	slices.Sort(m.Files[1:])
+	m.Files = slices.Compact(m.Files)
 	return m
 }
 

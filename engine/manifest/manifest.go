@@ -11,8 +11,9 @@ import (
 
 // Manifest is a whole checked file. It is frozen: nothing changes it after Load.
 type Manifest struct {
-	Path      string // file it came from
-	Digest    string // SHA-256 of the file, hex
+	Path      string   // file it came from
+	Digest    string   // SHA-256 of the file, hex
+	Files     []string // read for it: itself, then schemas, referred ones too; sorted after the first
 	Runner    Runner
 	Queues    map[string]Queue // declared ones and those that jobs name
 	Modules   map[string]Module
@@ -20,6 +21,7 @@ type Manifest struct {
 	Schedules map[string]*Schedule
 
 	unenforced []Problem
+	placed     map[string]place
 }
 
 // Runner is the [runner] table.

@@ -44,15 +44,16 @@ func CompileSchema(name string, doc []byte) (*Schema, error) {
 	return l.compile(name, "runner:///schema.json", v)
 }
 
-// loadSchema compiles the schema in a file of root.
-func loadSchema(root *os.Root, name string) (*Schema, error) {
+// loadSchema compiles the schema in a file of root. files are those it read,
+// or tried to.
+func loadSchema(root *os.Root, name string) (s *Schema, files []string, err error) {
 	l := &schemaLoader{root: root}
 	at := fileURL(name)
 	doc, err := l.Load(at)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		s, err = l.compile(name, at, doc)
 	}
-	return l.compile(name, at, doc)
+	return s, l.files, err
 }
 
 func fileURL(name string) string {
@@ -63,7 +64,7 @@ func fileURL(name string) string {
 // there are none.
 type schemaLoader struct {
 	root  *os.Root
-	files int
+	files []string
 }
 
 func (l *schemaLoader) compile(name, at string, doc any) (*Schema, error) {
@@ -87,7 +88,7 @@ func (l *schemaLoader) Load(at string) (any, error) {
 		return nil, schemaError("it refers to %s, which is not a file of the manifest's folder", clip(at))
 	}
 	name := strings.TrimPrefix(u.Path, "/")
-	if l.files++; l.files > maxSchemaFiles {
+	if l.files = append(l.files, name); len(l.files) > maxSchemaFiles {
 		return nil, schemaError("it refers to more than %d files", maxSchemaFiles)
 	}
 	data, err := readRegular(l.root.Stat, l.root.Open, name, maxSchemaBytes)

@@ -3,6 +3,7 @@ package manifest
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -78,7 +79,7 @@ func (l *loader) retry(of *table) job.RetryPolicy {
 	if t == nil {
 		return p
 	}
-	p.Attempts = t.count("attempts", p.Attempts, 1, 10_000, fmt.Sprintf("%d; 1 is no retry", p.Attempts))
+	p.Attempts = t.count("attempts", p.Attempts, 1, 10_000, fmt.Sprintf("%d, write 1 for no retry", p.Attempts))
 	p.Backoff = job.Backoff(t.choice("backoff", string(p.Backoff), string(job.BackoffFixed), string(job.BackoffLinear), string(job.BackoffExponential)))
 	p.Delay = t.duration("delay", p.Delay, 0, longest)
 	p.MaxDelay = t.duration("max_delay", p.MaxDelay, time.Millisecond, longest)
@@ -146,7 +147,7 @@ func (l *loader) template(t *table, key, example string, parse func(string) (Tem
 	if tpl.p != nil {
 		for _, path := range tpl.p.paths {
 			if problem := schema.fieldProblem(path); problem != "" {
-				t.bad(key, CodeTemplate, "takes {"+strings.Join(path, ".")+"}, but "+problem, "make the schema require it, or take another field")
+				t.bad(key, CodeTemplate, "takes {"+strings.Join(path, ".")+"}, but "+problem, "declare and require it in the schema, or take another field")
 			}
 		}
 	}
@@ -175,6 +176,15 @@ func (l *loader) refuse(t *table, key, what string, err error) {
 	t.bad(key, CodeValue, what+": "+err.Error(), "")
 }
 
+// messageOf is an error's text without its code and fix.
+func messageOf(err error) string {
+	var e *abi.Error
+	if errors.As(err, &e) {
+		return e.Message
+	}
+	return err.Error()
+}
+
 // schema compiles the schema that a job names.
 func (l *loader) schema(t *table, path string) *Schema {
 	if problem := l.outside(path); problem != "" {
@@ -188,9 +198,12 @@ func (l *loader) schema(t *table, path string) *Schema {
 	if s, ok := l.schemas[path]; ok { // several jobs, one problem
 		return s
 	}
-	s, err := loadSchema(l.root, path)
+	s, files, err := loadSchema(l.root, path)
+	for _, f := range files {
+		l.m.Files = append(l.m.Files, filepath.Join(filepath.Dir(l.m.Path), f))
+	}
 	if err != nil {
-		l.refuse(t, "input", "is no usable JSON Schema", err)
+		t.bad("input", CodeSchema, "is no usable JSON Schema: "+messageOf(err), "correct the path or the schema; it is JSON Schema 2020-12 in a file of the manifest's folder")
 	}
 	l.schemas[path] = s
 	return s

@@ -56,19 +56,20 @@ func (l *loader) database(t *table) string {
 		return ""
 	}
 	file, ok := strings.CutPrefix(name, "sqlite:")
+	file = strings.TrimPrefix(file, "//") // as a URL
 	switch {
 	case strings.HasPrefix(name, "postgres://"), strings.HasPrefix(name, "postgresql://"):
 		return name
 	case !ok:
 		t.bad("database", CodeValue, "names no known database", fix)
-	case file == "", strings.HasPrefix(file, "?"):
+	case file == "", strings.HasSuffix(file, "/"):
 		t.bad("database", CodeValue, "names no file", fix)
-	case strings.HasPrefix(file, "//"):
-		t.bad("database", CodeValue, "has // after sqlite:, which is followed by a plain file name", fix)
+	case strings.ContainsAny(file, "?#"):
+		t.bad("database", CodeValue, "has parameters; a SQLite database takes none", fix)
 	case file == ":memory:":
 		t.bad("database", CodeValue, "is in memory, where no run survives the process", fix)
 	case filepath.IsAbs(file):
-		return name
+		return "sqlite:" + file
 	default:
 		return "sqlite:" + filepath.Join(l.dir, file)
 	}
@@ -85,7 +86,7 @@ func (l *loader) queue(name string, t *table) {
 	if r := t.table("rate", example); r != nil {
 		l.unenforced(t, "rate", "rate limit")
 		q.Rate = &Rate{
-			Limit: r.count("limit", 1, 1, 1_000_000, "nothing: it is required"),
+			Limit: r.count("limit", 1, 1, 1_000_000, ""),
 			Per:   r.duration("per", time.Second, 10*time.Millisecond, 31*day),
 			By:    r.choice("by", "queue", "queue", "tenant"),
 		}

@@ -59,7 +59,7 @@ func (l *loader) enqueues(s *Schedule, t *table) {
 		return
 	}
 	for i, item := range v.items {
-		path := fmt.Sprintf("%s[%d]", t.name("enqueue"), i)
+		path := indexed(t.name("enqueue"), i)
 		if item.kind != kindTable {
 			t.c.add(item.at, CodeType, path, path+" must be a table; this is "+item.describe(), "write "+example)
 			continue

@@ -79,6 +79,9 @@ func (n *node) describe() string {
 	return "the date or time " + clip(n.text)
 }
 
+// indexed is the path of a list's item.
+func indexed(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
 // clip and quote bound what a message repeats of the file.
 func clip(s string) string {
 	const most = 60
@@ -120,7 +123,8 @@ func (t *table) flag(key string, def bool) bool {
 	return v.text == "true"
 }
 
-// count reads a whole number from lo to hi; omitted says what leaving it out means.
+// count reads a whole number from lo to hi; omitted says what
+// leaving it out means, "" that it may not be left out.
 func (t *table) count(key string, def, lo, hi int, omitted string) int {
 	v := t.get(key)
 	if v == nil {
@@ -132,7 +136,11 @@ func (t *table) count(key string, def, lo, hi int, omitted string) int {
 	}
 	n, err := strconv.ParseInt(v.text, 0, 64) // base 0: 0x, 0o, 0b and _, which TOML has too
 	if err != nil || n < int64(lo) || n > int64(hi) {
-		t.bad(key, CodeValue, fmt.Sprintf("must be from %d to %d; this is %s", lo, hi, clip(v.text)), "leave it out for "+omitted)
+		fix := ""
+		if omitted != "" {
+			fix = "leave it out for " + omitted
+		}
+		t.bad(key, CodeValue, fmt.Sprintf("must be from %d to %d; this is %s", lo, hi, clip(v.text)), fix)
 		return def
 	}
 	return int(n)
@@ -158,12 +166,11 @@ func (t *table) duration(key string, def, lo, hi time.Duration) time.Duration {
 		return def
 	}
 	if v.kind != kindString {
-		unit := "s"
-		if v.kind != kindInt {
-			t.wrongType(key, "a duration in quotes", strconv.Quote(FormatDuration(def)))
-			return def
+		example := strconv.Quote(FormatDuration(def))
+		if v.kind == kindInt {
+			example = strconv.Quote(clip(v.text)+"s") + " if seconds are meant"
 		}
-		t.wrongType(key, "a duration in quotes, with a unit", strconv.Quote(clip(v.text)+unit))
+		t.wrongType(key, "a duration in quotes, with a unit", example)
 		return def
 	}
 	d, err := ParseDuration(v.text)
@@ -190,7 +197,7 @@ func (t *table) texts(key, example string) (list []string, at []int) {
 	}
 	for i, item := range v.items {
 		if item.kind != kindString {
-			name := fmt.Sprintf("%s[%d]", t.name(key), i)
+			name := indexed(t.name(key), i)
 			t.c.add(item.at, CodeType, name, name+" must be a text in quotes; this is "+item.describe(), "")
 			continue
 		}
@@ -249,7 +256,7 @@ func (t *table) close() {
 		v, path := t.n.children[key], t.name(key)
 		where := "the file"
 		if t.path != "" {
-			where = "[" + t.path + "]"
+			where = t.path
 		}
 		fix := didYouMean(key, t.known)
 		section, name, nested := strings.Cut(t.path, ".")

@@ -236,7 +236,7 @@ func (b *builder) value(n *unstable.Node, path string, at int) *node {
 	case unstable.Array:
 		v.kind, v.closed = kindList, true
 		for it := n.Children(); it.Next(); {
-			v.items = append(v.items, b.value(it.Node(), fmt.Sprintf("%s[%d]", path, len(v.items)), at))
+			v.items = append(v.items, b.value(it.Node(), indexed(path, len(v.items)), at))
 		}
 	case unstable.InlineTable:
 		v = newTable(at)

@@ -1,31 +1,19 @@
 package call
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"unicode/utf16"
 
-	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wire"
 )
 
-// registerEnv serves the runtime hooks that AssemblyScript compiles into every
-// module.
-func registerEnv(ctx context.Context, rt wazero.Runtime) error {
-	const i, f = api.ValueTypeI32, api.ValueTypeF64
-	b := rt.NewHostModuleBuilder(abi.EnvModule)
-	export(b, "abort", []api.ValueType{i, i, i, i}, nil, envAbort)
-	export(b, "seed", nil, []api.ValueType{f}, envSeed)
-	export(b, "trace", []api.ValueType{i, i, f, f, f, f, f}, nil, envTrace)
-	if _, err := b.Instantiate(ctx); err != nil {
-		return fmt.Errorf("call: serve %s: %w", abi.EnvModule, err)
-	}
-	return nil
-}
+// envTable has the body of each function of abi.EnvImports, the runtime hooks
+// that AssemblyScript compiles into every module.
+var envTable = map[string]body{"abort": envAbort, "seed": envSeed, "trace": envTrace}
 
 // abort(message, file, line, column): an exception that nothing caught.
 func envAbort(s *State, mem api.Memory, stack []uint64) {

@@ -30,29 +30,12 @@ var forwarder = sync.OnceValue(func() []byte {
 		fns = append(fns, fn{name, params, results})
 		imported = append(imported, m.ImportFunc(module, name, params, results))
 	}
-	for _, f := range abi.Imports {
-		add(abi.ImportModule, f.Name, f.Params, f.Results)
-	}
-	for _, f := range wasiTable {
-		var params []wasmasm.ValType
-		for _, c := range f.params {
-			t := wasmasm.I32
-			if c == 'I' {
-				t = wasmasm.I64
-			}
-			params = append(params, t)
+	for module, funcs := range map[string][]abi.Func{abi.ImportModule: abi.Imports, abi.WASIModule: abi.WASIImports, abi.EnvModule: abi.EnvImports} {
+		for _, f := range funcs {
+			add(module, f.Name, f.Params, f.Results)
 		}
-		results := wasmasm.Types(wasmasm.I32)
-		if f.name == "proc_exit" {
-			results = nil
-		}
-		add(abi.WASIModule, f.name, params, results)
 	}
-	i, f := wasmasm.I32, wasmasm.F64
-	add(abi.EnvModule, "abort", wasmasm.Types(i, i, i, i), nil)
-	add(abi.EnvModule, "seed", nil, wasmasm.Types(f))
-	add(abi.EnvModule, "trace", wasmasm.Types(i, i, f, f, f, f, f), nil)
-	add("meter", "tick", nil, wasmasm.Types(i))
+	add("meter", "tick", nil, wasmasm.Types(wasmasm.I32))
 	m.Memory(40, 64)
 	m.ExportMemory("memory", 0)
 	for at, fn := range fns {

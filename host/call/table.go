@@ -48,21 +48,29 @@ func Register(ctx context.Context, rt wazero.Runtime, meter, tick string) error 
 	if err := registerMeter(ctx, rt, meter, tick); err != nil {
 		return err
 	}
-	b := rt.NewHostModuleBuilder(abi.ImportModule)
-	for _, f := range abi.Imports {
-		do, ok := table[f.Name]
+	if err := serve(ctx, rt, abi.ImportModule, abi.Imports, table); err != nil {
+		return err
+	}
+	if err := serve(ctx, rt, abi.WASIModule, abi.WASIImports, wasiTable); err != nil {
+		return err
+	}
+	return serve(ctx, rt, abi.EnvModule, abi.EnvImports, envTable)
+}
+
+// serve makes a host module of funcs.
+func serve(ctx context.Context, rt wazero.Runtime, module string, funcs []abi.Func, bodies map[string]body) error {
+	b := rt.NewHostModuleBuilder(module)
+	for _, f := range funcs {
+		do, ok := bodies[f.Name]
 		if !ok {
-			return fmt.Errorf("call: host function %s has no body", f.Name)
+			return fmt.Errorf("call: host function %s.%s has no body", module, f.Name)
 		}
 		export(b, f.Name, valueTypes(f.Params), valueTypes(f.Results), do)
 	}
 	if _, err := b.Instantiate(ctx); err != nil {
-		return fmt.Errorf("call: serve %s: %w", abi.ImportModule, err)
+		return fmt.Errorf("call: serve %s: %w", module, err)
 	}
-	if err := registerWASI(ctx, rt); err != nil {
-		return err
-	}
-	return registerEnv(ctx, rt)
+	return nil
 }
 
 // export adds a function to a host module.

@@ -134,6 +134,9 @@ func (in *Instance) Call(ctx context.Context, e Export, arg uint64, fuel uint32)
 	return in.stack[0], err
 }
 
+// String is the export's name.
+func (e Export) String() string { return exportNames[e] }
+
 var exportNames = [exports]string{Start: "a start function", Initialize: abi.ExportInitialize, Warm: abi.ExportWarm, Describe: abi.ExportDescribe, Run: abi.ExportRun}
 
 // DropFuncs frees the native stacks, which a trap may leave grown to 80 MB.
@@ -167,4 +170,9 @@ func (in *Instance) close(ctx context.Context) {
 	_ = in.mod.Close(ctx) // an anonymous module without files has nothing to fail
 	in.mem.Free()
 	in.DropFuncs()
+}
+
+// WithCompilers is ctx for wazero's CompileModule, which then uses n goroutines.
+func WithCompilers(ctx context.Context, n int) context.Context {
+	return experimental.WithCompilationWorkers(ctx, n)
 }

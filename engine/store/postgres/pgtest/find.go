@@ -1,0 +1,67 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sort"
+)
+
+// binaries is the folder of initdb and pg_ctl: of PATH, of Debian's packages
+// (the newest), or of a package that it installs.
+func binaries(ctx context.Context) (string, error) {
+	if dir := find(); dir != "" {
+		return dir, nil
+	}
+	if err := install(ctx); err != nil {
+		return "", fmt.Errorf("pgtest: no Postgres server is installed: %w; install the package postgresql (14 or newer), or set RUNNER_TEST_DATABASE_URL to a server that may be used for tests", err)
+	}
+	if dir := find(); dir != "" {
+		return dir, nil
+	}
+	return "", errors.New("pgtest: the package postgresql is installed, but has no initdb in /usr/lib/postgresql/*/bin")
+}
+
+func find() string {
+	if p, err := exec.LookPath("initdb"); err == nil {
+		if p, err = filepath.EvalSymlinks(p); err == nil {
+			return filepath.Dir(p)
+		}
+	}
+	var found []string
+	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb", "/opt/homebrew/opt/postgresql@*/bin/initdb"} {
+		hits, _ := filepath.Glob(pattern) // the patterns are well formed
+		found = append(found, hits...)
+	}
+	if len(found) == 0 {
+		return ""
+	}
+	sort.Strings(found)
+	return filepath.Dir(found[len(found)-1])
+}
+
+// install installs Debian's server without letting the package start one.
+func install(ctx context.Context) error {
+	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
+		return errors.New("only root on Debian can have it installed")
+	}
+	apt, err := exec.LookPath("apt-get")
+	if err != nil {
+		return errors.New("there is no apt-get")
+	}
+	for _, args := range [][]string{
+		{"update", "-q"},
+		{"install", "-q", "-y", "--no-install-recommends", "-o", "Dpkg::Lock::Timeout=300", "postgresql"},
+	} {
+		cmd := exec.CommandContext(ctx, apt, args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
+		}
+	}
+	return nil
+}

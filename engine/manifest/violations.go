@@ -28,9 +28,10 @@ func violations(err *jsonschema.ValidationError) []string {
 }
 
 func collect(err *jsonschema.ValidationError, all *[]string) {
-	// Of alternatives each failed in its own way: to list them all says less.
+	// Of alternatives, or of items, each failed in its own way: to list them all
+	// says less.
 	switch err.ErrorKind.(type) {
-	case *violated.AnyOf, *violated.OneOf:
+	case *violated.AnyOf, *violated.OneOf, *violated.Contains, *violated.MinContains:
 	default:
 		if len(err.Causes) > 0 {
 			for _, c := range err.Causes {
@@ -64,7 +65,11 @@ func pointer(tokens []string) string {
 func inWords(err *jsonschema.ValidationError) string {
 	switch k := err.ErrorKind.(type) {
 	case *violated.Type:
-		return "must be " + article(strings.Join(k.Want, " or ")) + ", not " + article(k.Got)
+		want := make([]string, len(k.Want))
+		for i, typ := range k.Want {
+			want[i] = article(typ)
+		}
+		return "must be " + strings.Join(want, " or ") + ", not " + article(k.Got)
 	case *violated.Required:
 		return "lacks " + names(k.Missing)
 	case *violated.AdditionalProperties:

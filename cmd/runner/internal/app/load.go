@@ -51,7 +51,8 @@ type Loaded struct {
 	Guests   map[string]abi.Guest
 	Sizes    map[string]int // of the modules, in bytes
 	Files    []string       // everything it was read from
-	fresh    []abi.Guest    // those that Before did not have
+	stamps   map[string]stamp
+	fresh    []abi.Guest // those that Before did not have
 }
 
 // Load reads a manifest and loads its modules, in parallel. The error is a
@@ -62,7 +63,7 @@ func Load(ctx context.Context, p LoadParams) (*Loaded, error) {
 	if report != nil {
 		return nil, report
 	}
-	l := &loading{p: p, m: m, places: placesOf(p.Path), out: &Loaded{
+	l := &loading{p: p, m: m, out: &Loaded{
 		Manifest: m, Guests: map[string]abi.Guest{}, Sizes: map[string]int{},
 	}}
 	if !p.Partly {
@@ -79,43 +80,38 @@ func Load(ctx context.Context, p LoadParams) (*Loaded, error) {
 		slices.SortStableFunc(l.problems, func(a, b manifest.Problem) int { return a.Line - b.Line })
 		return nil, &manifest.Report{File: p.Path, Problems: l.problems}
 	}
-	l.out.Files = filesOf(p.Path, m)
+	l.out.Files = filesOf(m)
+	l.out.stamps = map[string]stamp{}
+	for _, f := range m.Files {
+		l.out.stamps[f] = stampOf(f)
+	}
 	return l.out, nil
 }
 
-// filesOf are the files that m was read from, the manifest first.
-func filesOf(path string, m *manifest.Manifest) []string {
-	files := []string{path}
+// filesOf are the files that m was read from and those of its modules.
+func filesOf(m *manifest.Manifest) []string {
+	files := slices.Clone(m.Files)
 	for _, name := range slices.Sorted(maps.Keys(m.Modules)) {
 		files = append(files, m.Modules[name].Path)
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.Jobs)) {
-		if schema := m.Jobs[name].Input.Path(); schema != "" {
-			files = append(files, filepath.Join(filepath.Dir(path), schema))
-		}
-	}
-	slices.Sort(files[1:])
+	slices.Sort(files)
 	return slices.Compact(files)
 }
 
 // loading is one Load under way. mu guards problems and out while modules load.
 type loading struct {
-	p      LoadParams
-	m      *manifest.Manifest
-	places places
+	p LoadParams
+	m *manifest.Manifest
 
 	mu       sync.Mutex
 	problems []manifest.Problem
 	out      *Loaded
 }
 
-func (l *loading) problem(section, name, key, code, message, fix string) {
+func (l *loading) problem(code, message, fix string, keys ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.problems = append(l.problems, manifest.Problem{
-		File: l.p.Path, Line: l.places.line(section, name), Code: code,
-		Key: section + "." + name + "." + key, Message: message, Fix: fix,
-	})
+	l.problems = append(l.problems, l.m.Problem(code, message, fix, keys...))
 }
 
 // modules loads every module of the manifest, as many at a time as there are
@@ -140,16 +136,14 @@ func (l *loading) module(ctx context.Context, name string) {
 	}
 	wasm, err := readModule(decl.Path)
 	if err != nil {
-		l.problem("modules", name, "path", CodeModuleUnreadable,
-			fmt.Sprintf("module %q: %s cannot be read: %v", name, decl.Path, plain(err)),
-			"build the module, or correct its path")
+		l.problem(CodeModuleUnreadable, fmt.Sprintf("module %q: %s cannot be read: %v", name, decl.Path, plain(err)),
+			"build the module, or correct its path", "modules", name, "path")
 		return
 	}
 	digest := digestOf(wasm)
 	if decl.SHA256 != "" && decl.SHA256 != digest {
-		l.problem("modules", name, "sha256", CodeModulePin,
-			fmt.Sprintf("module %q: %s is not the file that sha256 pins; its digest is %s", name, decl.Path, digest),
-			"put the pinned file back, or, if the change is meant, pin "+digest)
+		l.problem(CodeModulePin, fmt.Sprintf("module %q: %s is not the file that sha256 pins; its digest is %s", name, decl.Path, digest),
+			"put the pinned file back, or, if the change is meant, pin "+digest, "modules", name, "sha256")
 		return
 	}
 	guest := l.again(name, digest)
@@ -166,9 +160,8 @@ func (l *loading) module(ctx context.Context, name string) {
 	}
 	if l.p.Keep {
 		if _, err := (copies{dir: modulesDir(l.m)}).put(wasm); err != nil {
-			l.problem("runner", "", "data_dir", CodeModuleUnreadable,
-				fmt.Sprintf("module %q: no copy can be kept in %s: %v", name, modulesDir(l.m), plain(err)),
-				"make data_dir a folder that the runner may write to")
+			l.problem(CodeModuleUnreadable, fmt.Sprintf("module %q: no copy can be kept in %s: %v", name, modulesDir(l.m), plain(err)),
+				"make data_dir a folder that the runner may write to", "runner", "data_dir")
 			return
 		}
 	}
@@ -203,7 +196,7 @@ func (l *loading) refused(name, path string, err error) {
 		if errors.As(one, &coded) {
 			code, message, fix = coded.Code, coded.Message, coded.Fix
 		}
-		l.problem("modules", name, "path", code, fmt.Sprintf("module %q (%s): %s", name, path, message), fix)
+		l.problem(code, fmt.Sprintf("module %q (%s): %s", name, path, message), fix, "modules", name, "path")
 	}
 }
 
@@ -238,8 +231,8 @@ func (l *loading) handlers() {
 		if len(known) > 0 {
 			fix = "set handler to one of: " + strings.Join(known, ", ")
 		}
-		l.problem("jobs", name, "handler", CodeHandlerUnknown,
-			fmt.Sprintf("job %q: module %q has no handler %q", name, j.Module, j.Handler), fix)
+		l.problem(CodeHandlerUnknown, fmt.Sprintf("job %q: module %q has no handler %q", name, j.Module, j.Handler), fix,
+			"jobs", name, "handler")
 	}
 }
 

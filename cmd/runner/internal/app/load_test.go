@@ -105,7 +105,7 @@ func TestLoadGivesEachModuleAGuestAndKeepsACopy(t *testing.T) {
 		}
 	}
 	dir := filepath.Dir(path)
-	if diff := cmp.Diff([]string{path, filepath.Join(dir, "a.wasm"), filepath.Join(dir, "b.wasm")}, l.Files); diff != "" {
+	if diff := cmp.Diff([]string{filepath.Join(dir, "a.wasm"), filepath.Join(dir, "b.wasm"), path}, l.Files); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
 	}
 }
@@ -130,11 +130,11 @@ path = "d.wasm"
 		got = append(got, fmt.Sprintf("%d %s %s", p.Line, p.Code, p.Key))
 	}
 	want := []string{
-		"4 X_ONE modules.b.path",
-		"4 X_MODULE_REFUSED modules.b.path",
+		"5 X_ONE modules.b.path",
+		"5 X_MODULE_REFUSED modules.b.path",
 		"7 X_HANDLER_UNKNOWN jobs.one.handler",
-		"17 X_MODULE_PIN_MISMATCH modules.c.sha256",
-		"21 X_MODULE_UNREADABLE modules.d.path",
+		"19 X_MODULE_PIN_MISMATCH modules.c.sha256",
+		"22 X_MODULE_UNREADABLE modules.d.path",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("problems (-want +got):\n%s\n%s", diff, report.Text())

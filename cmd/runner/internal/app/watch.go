@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"os"
 	"time"
 )
@@ -64,4 +65,45 @@ func (w *watcher) poll() bool {
 	}
 	w.loaded = now
 	return true
+}
+
+// Watch sends on the channel after a file that s was read from has changed,
+// until ctx ends. Changes that come while one is not yet taken are one.
+func (s *Server) Watch(ctx context.Context) <-chan struct{} {
+	changed := make(chan struct{}, 1)
+	go func() {
+		w := &watcher{}
+		t := time.NewTicker(watchEvery)
+		defer t.Stop()
+		for {
+			w.followAnew(s.Files())
+			select {
+			case <-ctx.Done():
+				return
+			case <-t.C:
+			}
+			if w.poll() {
+				select {
+				case changed <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	return changed
+}
+
+// followAnew follows files if they are others than before.
+func (w *watcher) followAnew(files []string) {
+	if len(files) == len(w.loaded) {
+		same := true
+		for _, f := range files {
+			_, ok := w.loaded[f]
+			same = same && ok
+		}
+		if same {
+			return
+		}
+	}
+	w.follow(files)
 }

@@ -5,6 +5,15 @@ import "github.com/spf13/cobra"
 // commands are all commands, in the order in which help lists them.
 func commands(e *env) []*cobra.Command {
 	return []*cobra.Command{
+		newServe(e),
+		newValidate(e),
+		newTry(e),
+		newEnqueue(e),
+		newJobs(e),
+		newWorkers(e),
+		newMigrate(e),
+		newModules(e),
+		newBench(e),
 		newVersion(e),
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/cmd/runner/internal/app"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
 )
 
 // Exit codes; the package comment says what each means.
@@ -58,24 +60,21 @@ func usagef(fix, format string, args ...any) error {
 // cannot are the codes that say the command was not carried out, whatever it
 // asked for.
 var cannot = map[string]bool{
-	codeUsage:                    true,
-	codeInterrupted:              true,
-	codeFile:                     true,
-	job.CodeDatabaseBusy:         true,
-	job.CodeDatabaseCorrupt:      true,
-	job.CodeDatabaseFull:         true,
-	job.CodeDatabaseMissing:      true,
-	job.CodeDatabaseReadOnly:     true,
-	job.CodeDatabaseSchema:       true,
-	job.CodeDatabaseUnavailable:  true,
-	job.CodeInternal:             true,
-	"X_DATABASE_LOCKED":          true,
-	"X_DATABASE_UNSUPPORTED":     true,
-	"X_DATABASE_URL_INVALID":     true,
-	"X_LISTEN_FAILED":            true,
-	"X_MANIFEST_UNREADABLE":      true,
-	"X_MANIFEST_MISSING":         true,
-	"X_MODULE_TOOLCHAIN_MISSING": true,
+	codeUsage:                   true,
+	codeInterrupted:             true,
+	codeFile:                    true,
+	job.CodeDatabaseBusy:        true,
+	job.CodeDatabaseCorrupt:     true,
+	job.CodeDatabaseFull:        true,
+	job.CodeDatabaseMissing:     true,
+	job.CodeDatabaseReadOnly:    true,
+	job.CodeDatabaseSchema:      true,
+	job.CodeDatabaseUnavailable: true,
+	job.CodeInternal:            true,
+	app.CodeDatabaseUnsupported: true,
+	app.CodeDatabaseURL:         true,
+	app.CodeListen:              true,
+	manifest.CodeFile:           true,
 }
 
 // exitCode is the code that err ends the process with: an error without a code

@@ -159,8 +159,10 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 	if run.State.Live() && run.RunAt.After(run.CreatedAt) && run.State != job.Running {
 		field("due", instant(run.RunAt))
 	}
-	field("error", failureText(run.Error))
-	field("to do", run.Error.Fix)
+	if run.State != job.Done { // what an earlier attempt failed of is in the timeline
+		field("error", failureText(run.Error))
+		field("to do", run.Error.Fix)
+	}
 	_, _ = fmt.Fprintln(w)
 
 	t := table{head: []string{"AT", "WHAT", "STATE", "TOOK", "DETAIL"}}

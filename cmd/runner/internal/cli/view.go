@@ -43,7 +43,10 @@ func viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
 		Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Claims: r.Claims, Steps: r.Steps, Module: r.Module,
 		Worker: r.Worker, Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
 		RunAt: r.RunAt, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ExpiresAt: r.ExpiresAt,
-		Input: show(r.Input), Output: show(r.Output), Error: viewFailure(r.Error),
+		Input: show(r.Input), Output: show(r.Output),
+	}
+	if r.State != job.Done { // what an earlier attempt failed of is in its record
+		v.Error = viewFailure(r.Error)
 	}
 	if r.Progress != (job.Progress{}) {
 		v.Progress = &r.Progress

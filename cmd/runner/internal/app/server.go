@@ -1,0 +1,247 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/sqlite"
+)
+
+// ServerConfig is fixed at Start.
+type ServerConfig struct {
+	Manifest string // path
+	// Database overrides the manifest's and the environment's; see FindDatabase.
+	Database string
+	Getenv   func(string) string
+	// Listen is the admin address; "" serves none.
+	Listen string
+	// Drain is how long attempts may finish when the process is told to stop; 0
+	// is the manifest's.
+	Drain  time.Duration
+	Logger *slog.Logger
+}
+
+// Server is a process that works the queue. Reload, Drain and Stop may be called
+// from any goroutine.
+type Server struct {
+	cfg      ServerConfig
+	database Database
+	unlock   func() error // of the embedded database
+	host     *Host
+	store    store.Store
+	engine   *engine.Engine
+	admin    *admin
+	draining atomic.Bool
+
+	mu        sync.Mutex // one reload at a time; guards all below
+	loaded    *Loaded
+	attempted []string // files of a reload that was refused
+}
+
+// StartServer loads the manifest and its modules, takes the database and begins
+// to work its queue. Everything is checked before anything is written.
+//
+// Errors: a *manifest.Report; those of FindDatabase and of opening a store;
+// X_DATABASE_BUSY when another process serves the database; X_LISTEN_FAILED.
+func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	s = &Server{cfg: cfg}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+			s = nil
+		}
+	}()
+	m, report := manifest.Load(cfg.Manifest)
+	if report != nil {
+		return s, report
+	}
+	if s.database, err = FindDatabase(DatabaseParams{Flag: cfg.Database, Env: cfg.Getenv(EnvDatabase), Manifest: m}); err != nil {
+		return s, err
+	}
+	if s.host, err = NewHost(ctx, HostParams{Getenv: cfg.Getenv, CacheDir: CacheDir(m), CPUSlots: m.Runner.CPUSlots, Logger: cfg.Logger}); err != nil {
+		return s, err
+	}
+	if s.loaded, err = s.load(ctx, nil); err != nil {
+		return s, err
+	}
+	if s.unlock, err = sqlite.LockServe(s.database.Path); err != nil {
+		return s, err
+	}
+	if s.store, err = OpenStore(ctx, StoreParams{Database: s.database, Create: true, Logger: cfg.Logger}); err != nil {
+		return s, err
+	}
+	registry := prometheus.NewRegistry()
+	if s.engine, err = s.newEngine(registry); err != nil {
+		return s, err
+	}
+	if cfg.Listen != "" {
+		if err = registerProcess(registry, s.host); err != nil {
+			return s, err
+		}
+		if s.admin, err = startAdmin(adminParams{Addr: cfg.Listen, Gather: registry, Ready: s.notReady, Logger: cfg.Logger}); err != nil {
+			return s, err
+		}
+	}
+	if err = s.engine.Start(ctx); err != nil {
+		return s, err
+	}
+	s.logStart()
+	return s, nil
+}
+
+func (s *Server) load(ctx context.Context, before *Loaded) (*Loaded, error) {
+	return Load(ctx, LoadParams{Path: s.cfg.Manifest, Loader: s.host.Load, Close: s.host.CloseGuest, Before: before, Keep: true})
+}
+
+func (s *Server) newEngine(registry *prometheus.Registry) (*engine.Engine, error) {
+	return engine.New(engine.Config{
+		Store:      s.store,
+		Deployment: s.loaded.Deployment(),
+		Loader:     s.older,
+		CloseGuest: s.host.CloseGuest,
+		Logger:     s.cfg.Logger,
+		Registerer: registry,
+		Drain:      s.cfg.Drain,
+		Alone:      true, // the lock says so
+	})
+}
+
+// older loads a module that runs are pinned to from the copies kept of it.
+func (s *Server) older(ctx context.Context, m manifest.Module, digest string) (abi.Guest, error) {
+	wasm, err := copies{dir: modulesDir(s.Manifest())}.get(digest)
+	if err != nil {
+		return nil, err
+	}
+	return s.host.Load(ctx, m, wasm)
+}
+
+// Deployment is what an engine serves of l.
+func (l *Loaded) Deployment() engine.Deployment {
+	return engine.Deployment{Manifest: l.Manifest, Guests: l.Guests}
+}
+
+// Manifest is the current one.
+func (s *Server) Manifest() *manifest.Manifest {
+	if s.engine == nil {
+		return s.loaded.Manifest
+	}
+	return s.engine.Deployment().Manifest
+}
+
+// Client enqueues and operates in this process.
+func (s *Server) Client() *engine.Client { return s.engine.Client() }
+
+// Addr is where the admin server listens; "" without one.
+func (s *Server) Addr() string {
+	if s.admin == nil {
+		return ""
+	}
+	return s.admin.addr()
+}
+
+// notReady are the reasons why the process should get no traffic.
+func (s *Server) notReady(ctx context.Context) []string {
+	var reasons []string
+	if s.draining.Load() {
+		reasons = append(reasons, "draining")
+	}
+	if _, err := s.store.Now(ctx); err != nil {
+		reasons = append(reasons, "the database does not answer: "+abi.CodeOf(err))
+	}
+	return reasons
+}
+
+func (s *Server) logStart() {
+	m := s.loaded.Manifest
+	for _, name := range slices.Sorted(maps.Keys(s.loaded.Guests)) {
+		s.cfg.Logger.Info("serve.module", "module", name, "sha256", s.loaded.Guests[name].Digest(), "bytes", s.loaded.Sizes[name])
+	}
+	s.cfg.Logger.Info("serve.started",
+		"pid", os.Getpid(), "database", s.database.String(), "manifest", m.Path, "manifest_sha256", m.Digest,
+		"jobs", len(m.Jobs), "modules", len(m.Modules), "admin", s.Addr())
+}
+
+// Drain stops claiming, lets attempts finish as long as the budget allows, and
+// closes everything. Stop from another goroutine cuts it short.
+func (s *Server) Drain(ctx context.Context) error {
+	s.draining.Store(true)
+	s.cfg.Logger.Info("serve.draining", "fix", "a second signal stops at once")
+	err := errors.Join(s.engine.Drain(ctx), s.close())
+	if err == nil {
+		s.cfg.Logger.Info("serve.stopped")
+	}
+	return err
+}
+
+// Stop aborts what runs, uncounted, and makes a Drain under way return. It
+// closes nothing by itself.
+func (s *Server) Stop() error {
+	s.draining.Store(true)
+	return s.engine.Stop()
+}
+
+// closePatience bounds the wait for guests that ignore that they were stopped.
+const closePatience = 5 * time.Second
+
+// close closes what was opened, in the reverse order.
+func (s *Server) close() error {
+	var errs []error
+	if s.engine != nil {
+		errs = append(errs, s.engine.Close())
+	} else if s.loaded != nil {
+		s.loaded.Close(s.host.CloseGuest)
+	}
+	if s.store != nil {
+		errs = append(errs, s.store.Close())
+	}
+	if s.host != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		if err := s.host.Close(ctx); err != nil {
+			s.cfg.Logger.Warn("serve.host-abandoned", "error", err)
+		}
+	}
+	if s.admin != nil {
+		s.admin.close()
+	}
+	if s.unlock != nil {
+		errs = append(errs, s.unlock())
+	}
+	return errors.Join(errs...)
+}
+
+// registerProcess adds what a process says of itself to the engine's metrics.
+func registerProcess(r *prometheus.Registry, h *Host) error {
+	gauge := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "runner", Name: name, Help: help}, value)
+	}
+	for _, c := range []prometheus.Collector{
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		gauge("cpu_slots", "Guests that may run at a time.", func() float64 { return float64(h.Stats().Slots) }),
+		gauge("cpu_slots_used", "Guests that run now.", func() float64 { return float64(h.Stats().SlotsUsed) }),
+	} {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
+}

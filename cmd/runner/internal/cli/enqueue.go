@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// linesBatch is how many lines of --input-lines go in one write.
+const linesBatch = 1000
+
+// enqueueFlags are the flags of enqueue.
+type enqueueFlags struct {
+	input, lines string
+	key, tenant  string
+	runAt        string
+	delay        time.Duration
+	priority     int
+	attempts     int
+	conflict     string
+	wait         bool
+	timeout      time.Duration
+}
+
+func newEnqueue(e *env) *cobra.Command {
+	var f enqueueFlags
+	cmd := &cobra.Command{
+		Use:   "enqueue JOB",
+		Short: "Put a run in the queue",
+		Long: `Put a run of a job in the queue. The input is checked against the job's schema, and
+tenant and idempotency key are made from it as jobs.toml says. If a live run already
+holds the key, nothing is enqueued and that run's id is printed.
+
+When the command has printed an id, the run is on disk. It needs no server: one that
+is started later works it off.
+
+--wait follows the run to its end, shows its progress on stderr and prints its output
+on stdout; the exit code is 1 if it ended other than done.
+
+--input-lines enqueues a run for each line of a file of JSON lines, in batches of ` + fmt.Sprint(linesBatch) + `;
+a bad line stops at its batch, which is not enqueued.`,
+		Example: `  runner enqueue onboard-org --input '{"orgId":"acme"}'
+  runner enqueue onboard-org --input @org.json --wait --timeout 1m
+  generate-input | runner enqueue import-row --input -
+  runner enqueue invoice --input-lines invoices.jsonl
+  runner enqueue send-digest --input '{}' --run-at 2026-03-01T09:00:00Z --priority 10`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: e.completeJob,
+		GroupID:           groupWork,
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.input, "input", "", "the input: JSON, @FILE, or - for stdin (default null)")
+	fl.StringVar(&f.lines, "input-lines", "", "a file with an input on each line; - is stdin")
+	fl.StringVar(&f.key, "key", "", "the idempotency key, instead of the one jobs.toml makes")
+	fl.StringVar(&f.tenant, "tenant", "", "the tenant; must agree with the one jobs.toml makes")
+	fl.StringVar(&f.runAt, "run-at", "", "when it becomes due, as in 2026-03-01T09:00:00Z")
+	fl.DurationVar(&f.delay, "delay", 0, "how long until it becomes due, as in 90s or 2h")
+	fl.IntVar(&f.priority, "priority", 0, "lower runs first, -100 to 100 (default the job's)")
+	fl.IntVar(&f.attempts, "attempts", 0, "attempts in all (default the job's)")
+	fl.StringVar(&f.conflict, "on-conflict", "dedupe", "when a live run holds the key: dedupe or error")
+	fl.BoolVar(&f.wait, "wait", false, "follow the run to its end")
+	fl.DurationVar(&f.timeout, "timeout", 0, "with --wait: give up watching after this long; the run goes on")
+	cmd.MarkFlagsMutuallyExclusive("input", "input-lines")
+	cmd.MarkFlagsMutuallyExclusive("run-at", "delay")
+	cmd.MarkFlagsMutuallyExclusive("wait", "input-lines")
+	cmd.MarkFlagsMutuallyExclusive("key", "input-lines")
+	e.complete(cmd, "on-conflict", cobra.FixedCompletions([]string{"dedupe", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = e.run(func(ctx context.Context, cmd *cobra.Command, args []string) error {
+		r, err := f.request(cmd, args[0])
+		if err != nil {
+			return err
+		}
+		if f.lines != "" {
+			return e.withStore(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueLines(ctx, o, f, r) })
+		}
+		if r.Input, err = e.readInput(f.input); err != nil {
+			return err
+		}
+		return e.withStore(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueOne(ctx, o, f, r) })
+	})
+	return cmd
+}
+
+// request is what the flags ask for, without the input.
+func (f *enqueueFlags) request(cmd *cobra.Command, jobName string) (engine.Request, error) {
+	r := engine.Request{Job: jobName, Key: f.key, Tenant: f.tenant, Delay: f.delay, MaxAttempts: f.attempts, EnqueuedBy: "cli"}
+	switch f.conflict {
+	case "dedupe":
+	case "error":
+		if f.lines != "" {
+			return r, usagef("leave one of them out", "--on-conflict error cannot be promised for --input-lines: part of a batch may be enqueued")
+		}
+		r.OnConflict = engine.Fail
+	default:
+		return r, usagef("dedupe or error", "--on-conflict %q is not known", f.conflict)
+	}
+	if f.timeout != 0 && !f.wait {
+		return r, usagef("add --wait", "--timeout is for --wait")
+	}
+	if cmd.Flags().Changed("priority") {
+		r.Priority = &f.priority
+	}
+	var err error
+	r.RunAt, err = parseTime("run-at", f.runAt)
+	return r, err
+}
+
+// enqueuedView is an enqueue's answer as JSON.
+type enqueuedView struct {
+	ID      string    `json:"id"`
+	Deduped bool      `json:"deduped,omitempty"`
+	State   job.State `json:"state"`
+}
+
+func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
+	res, err := o.client.Enqueue(ctx, r)
+	if err != nil {
+		return err
+	}
+	if f.wait {
+		if res.Deduped {
+			_, _ = fmt.Fprintf(e.Stderr, "run %s holds the key already; following it\n", res.ID)
+		}
+		return e.follow(ctx, o, res.ID, f.timeout)
+	}
+	if e.json {
+		return printJSON(e.Stdout, enqueuedView{ID: res.ID, Deduped: res.Deduped, State: res.State})
+	}
+	if res.Deduped {
+		_, _ = fmt.Fprintf(e.Stderr, "a live run holds the key already; nothing was enqueued\n")
+	}
+	_, err = fmt.Fprintln(e.Stdout, res.ID)
+	return err
+}
+
+func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
+	enqueued, deduped := 0, 0
+	err := e.lines(f.lines, linesBatch, func(first int, batch [][]byte) error {
+		requests := make([]engine.Request, len(batch))
+		for i, line := range batch {
+			requests[i] = r
+			requests[i].Input = line
+		}
+		results, err := o.client.EnqueueMany(ctx, requests)
+		if err != nil {
+			return fmt.Errorf("batch that begins at line %d: %w", first, err)
+		}
+		for _, res := range results {
+			if res.Deduped {
+				deduped++
+				continue
+			}
+			enqueued++
+		}
+		return nil
+	})
+	if err != nil {
+		if enqueued+deduped > 0 {
+			_, _ = fmt.Fprintf(e.Stderr, "%s enqueued before that\n", count(enqueued, "run"))
+		}
+		return err
+	}
+	if e.json {
+		return printJSON(e.Stdout, map[string]int{"enqueued": enqueued, "deduped": deduped})
+	}
+	_, err = fmt.Fprintf(e.Stdout, "%s enqueued, %d deduped\n", count(enqueued, "run"), deduped)
+	return err
+}
+
+// notDone is the refusal of a run that did not end as it was meant to.
+func notDone(run job.Run) error {
+	message := fmt.Sprintf("run %s ended %s", run.ID, run.State)
+	if text := failureText(run.Error); text != "" {
+		message += ": " + text
+	}
+	fix := run.Error.Fix
+	if fix == "" {
+		fix = "see what happened with: runner jobs show " + run.ID
+	}
+	return &abi.Error{Code: codeRunNotDone, Message: message, Fix: fix}
+}

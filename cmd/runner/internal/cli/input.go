@@ -1,0 +1,115 @@
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// readInput is the JSON that --input names: the text itself, @FILE, or - for
+// stdin. Whether it is valid JSON is decided where every enqueue is checked.
+func (e *env) readInput(arg string) ([]byte, error) {
+	switch {
+	case arg == "-":
+		return readBounded(e.Stdin, "stdin")
+	case strings.HasPrefix(arg, "@"):
+		f, err := openFile(arg[1:])
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = f.Close() }()
+		return readBounded(f, arg[1:])
+	}
+	return []byte(arg), nil
+}
+
+func openFile(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, &abi.Error{Code: codeFile, Message: fmt.Sprintf("cannot read %s: %v", path, errors.Unwrap(err)), Fix: "check the path and its permissions", Err: err}
+	}
+	return f, nil
+}
+
+func readBounded(r io.Reader, name string) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r, abi.MaxInput+1))
+	if err != nil {
+		return nil, &abi.Error{Code: codeFile, Message: fmt.Sprintf("cannot read %s: %v", name, err), Err: err}
+	}
+	if len(b) > abi.MaxInput {
+		return nil, &abi.Error{
+			Code:    job.CodeInputInvalid,
+			Message: fmt.Sprintf("the input in %s is larger than %d bytes", name, abi.MaxInput),
+			Fix:     "store the data elsewhere and pass a reference to it",
+		}
+	}
+	return bytes.TrimSpace(b), nil
+}
+
+// lines calls fn with batches of the JSON lines of the file (- is stdin), in
+// order, with the number of each batch's first line; blank lines are skipped.
+func (e *env) lines(path string, size int, fn func(first int, batch [][]byte) error) error {
+	r, name := e.Stdin, "stdin"
+	if path != "-" {
+		f, err := openFile(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		r, name = f, path
+	}
+	sc := bufio.NewScanner(r)
+	sc.Buffer(make([]byte, 64<<10), abi.MaxInput+2)
+	var batch [][]byte
+	first, n := 1, 0
+	flush := func() error {
+		if len(batch) == 0 {
+			return nil
+		}
+		err := fn(first, batch)
+		batch = nil
+		return err
+	}
+	for sc.Scan() {
+		n++
+		line := bytes.TrimSpace(sc.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		if len(batch) == 0 {
+			first = n
+		}
+		if batch = append(batch, bytes.Clone(line)); len(batch) == size {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := sc.Err(); err != nil {
+		if errors.Is(err, bufio.ErrTooLong) {
+			return &abi.Error{Code: job.CodeInputInvalid, Message: fmt.Sprintf("%s:%d: the line is larger than %d bytes", name, n+1, abi.MaxInput)}
+		}
+		return &abi.Error{Code: codeFile, Message: fmt.Sprintf("cannot read %s: %v", name, err), Err: err}
+	}
+	return flush()
+}
+
+// parseTime is --run-at: an instant with its zone.
+func parseTime(flag, s string) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return time.Time{}, usagef("write an instant with its zone, as in 2026-03-01T09:00:00Z", "--%s %q is not a time", flag, s)
+	}
+	return t, nil
+}

@@ -1,0 +1,214 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+func newJobs(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "jobs",
+		Short: "List, show, cancel and retry runs",
+		Long: `Look at the runs in the database and act on them.
+
+A run is one enqueued job with all its attempts; its id never changes. States are
+ready (due now), delayed (due later), running, suspended (sleeping), done, failed
+(gave up, nobody needs to look), dead (gave up, waits for a person) and cancelled.`,
+		Example: `  runner jobs ls --state dead
+  runner jobs show 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
+  runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e --from-step charge`,
+		GroupID: groupOperate,
+	}
+	cmd.AddCommand(newJobsLs(e), newJobsShow(e), newJobsCancel(e), newJobsRetry(e))
+	return cmd
+}
+
+func newJobsLs(e *env) *cobra.Command {
+	var (
+		p        store.ListParams
+		state    string
+		tenant   string
+		untenant bool
+	)
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List runs, newest first",
+		Long: `List runs, newest first. Filters combine; without any, all runs are listed.
+
+A page ends after --limit runs; --before with the last id of a page gives the next.`,
+		Example: `  runner jobs ls
+  runner jobs ls --state dead --job charge-card
+  runner jobs ls --tenant acme --limit 500 --json
+  runner jobs ls --before 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e`,
+		Args: cobra.NoArgs,
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&state, "state", "", "only runs in this state: "+stateNames())
+	f.StringVar(&p.Job, "job", "", "only runs of this job")
+	f.StringVar(&p.Queue, "queue", "", "only runs in this queue")
+	f.StringVar(&tenant, "tenant", "", "only runs of this tenant")
+	f.BoolVar(&untenant, "no-tenant", false, "only runs without a tenant")
+	f.StringVar(&p.IDPrefix, "id", "", "only runs whose id begins so")
+	f.StringVar(&p.Parent, "parent", "", "only runs that this run enqueued")
+	f.StringVar(&p.Before, "before", "", "only runs older than the run with this id")
+	f.IntVar(&p.Limit, "limit", 100, "runs to list, at most 1000")
+	cmd.MarkFlagsMutuallyExclusive("tenant", "no-tenant")
+	e.complete(cmd, "job", e.completeJobs)
+	e.complete(cmd, "state", completeStates)
+	cmd.RunE = e.run(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
+		if state != "" {
+			s, err := job.ParseState(state)
+			if err != nil {
+				return usagef("one of "+stateNames(), "--state %q is no state of a run", state)
+			}
+			p.State = s
+		}
+		if cmd.Flags().Changed("tenant") || untenant {
+			p.Tenant = &tenant
+		}
+		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
+			runs, err := o.store.List(ctx, p)
+			if err != nil {
+				return err
+			}
+			if e.json {
+				views := make([]runView, 0, len(runs))
+				for _, r := range runs {
+					views = append(views, viewRun(r, redact))
+				}
+				return printJSON(e.Stdout, map[string]any{"runs": views})
+			}
+			now, err := o.store.Now(ctx)
+			if err != nil {
+				return err
+			}
+			t := table{head: []string{"ID", "JOB", "STATE", "ATTEMPT", "AGE", "DUE", "TENANT", "NOTE"}}
+			for _, r := range runs {
+				due := ""
+				if r.State == job.Delayed || r.State == job.Suspended {
+					due = ago(now, r.RunAt)
+				}
+				t.row(r.ID, r.Job, string(r.State), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), ago(now, r.CreatedAt), due, r.Tenant, cut(noteOf(r)))
+			}
+			t.print(e.Stdout, e.out, func(col int, text string) string {
+				if col == 2 {
+					return e.out.state(text)
+				}
+				return text
+			})
+			if len(runs) == p.Limit && len(runs) > 0 {
+				_, _ = fmt.Fprintf(e.Stderr, "more: runner jobs ls --before %s\n", runs[len(runs)-1].ID)
+			}
+			return nil
+		})
+	})
+	return cmd
+}
+
+// noteOf is the one thing worth knowing of a run in a list.
+func noteOf(r job.Run) string {
+	if text := failureText(r.Error); text != "" && r.State != job.Done {
+		return text
+	}
+	if r.Progress.Note != "" && r.State.Live() {
+		return r.Progress.Note
+	}
+	return r.Key
+}
+
+func stateNames() string {
+	names := make([]string, len(job.States))
+	for i, s := range job.States {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
+}
+
+func newJobsShow(e *env) *cobra.Command {
+	var raw bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a run with its attempts, steps and errors",
+		Long: `Show everything that is known of a run: what it is, and what happened to it in
+order: attempts, steps with their recorded outputs, sleeps and errors.
+
+ID may be the beginning of an id, if no other run's begins so. Values of keys that
+look secret (password, token, secret and their like) are hidden, and so is what is
+nested deeper than 8 levels.`,
+		Example: `  runner jobs show 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
+  runner jobs show 0197b2f4 --json`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: e.completeRuns,
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	_ = raw
+	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
+			h, err := readHistory(ctx, o.store, args[0])
+			if err != nil {
+				return err
+			}
+			return e.printHistory(h, redact)
+		})
+	})
+	return cmd
+}
+
+func (e *env) printHistory(h history, show func([]byte) json.RawMessage) error {
+	if e.json {
+		return printJSON(e.Stdout, viewHistory(h, show))
+	}
+	printTimeline(e.Stdout, e.out, h, show)
+	return nil
+}
+
+// readHistory is the run whose id is or begins with id, and what happened to it.
+func readHistory(ctx context.Context, s store.Store, id string) (history, error) {
+	id, err := wholeID(ctx, s, id)
+	if err != nil {
+		return history{}, err
+	}
+	var h history
+	if h.run, err = s.Get(ctx, id); err != nil {
+		return history{}, err
+	}
+	if h.attempts, err = s.Attempts(ctx, id); err != nil {
+		return history{}, err
+	}
+	h.steps, err = s.ListSteps(ctx, id)
+	return h, err
+}
+
+// idLength is that of a UUID in its canonical text.
+const idLength = 36
+
+// wholeID completes the beginning of an id that only one run has.
+// Errors: X_JOB_NOT_FOUND, X_ID_INVALID for a beginning that several share.
+func wholeID(ctx context.Context, s store.Store, id string) (string, error) {
+	id = strings.ToLower(id)
+	if len(id) >= idLength {
+		return id, nil
+	}
+	runs, err := s.List(ctx, store.ListParams{IDPrefix: id, Limit: 2})
+	switch {
+	case err != nil:
+		return "", err
+	case len(runs) == 0 || id == "":
+		return "", &abi.Error{Code: job.CodeNotFound, Message: fmt.Sprintf("no run has an id that begins with %q", id), Fix: "list the runs with: runner jobs ls"}
+	case len(runs) > 1:
+		return "", &abi.Error{Code: job.CodeIDInvalid, Message: fmt.Sprintf("more than one run has an id that begins with %q", id), Fix: "give more of the id; list them with: runner jobs ls --id " + id}
+	}
+	return runs[0].ID, nil
+}

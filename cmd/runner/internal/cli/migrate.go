@@ -1,0 +1,128 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/cmd/runner/internal/app"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+func newMigrate(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Look at and upgrade the database's schema",
+		Long: `The schema of a database is a number that each release of runner knows. serve
+creates a new database by itself and never changes an existing one: after an upgrade
+of the binary, stop it, make a backup and run migrate up.`,
+		Example: `  runner migrate status
+  runner migrate up`,
+		GroupID: groupOperate,
+	}
+	cmd.AddCommand(newMigrateStatus(e), newMigrateUp(e))
+	return cmd
+}
+
+// schemaView is a database's schema as JSON.
+type schemaView struct {
+	Database string `json:"database"`
+	Version  int    `json:"version"`
+	Latest   int    `json:"latest"`
+	Applied  []int  `json:"applied,omitempty"`
+}
+
+func newMigrateStatus(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say which schema the database has and which this build needs",
+		Long: `Say which schema version the database has and which this build needs. The exit
+code is 1 when they differ, so that a deployment can wait for the migration.`,
+		Example: `  runner migrate status
+  runner migrate status --database-url sqlite:/var/lib/runner/runner.db --json`,
+		Args: cobra.NoArgs,
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		db, m, err := e.migrator(t)
+		if err != nil {
+			return err
+		}
+		if _, err := os.Stat(db.Path); errors.Is(err, fs.ErrNotExist) {
+			return &abi.Error{Code: job.CodeDatabaseMissing, Message: "there is no database at " + db.Path, Fix: "check the path; runner migrate up or runner serve creates it", Err: err}
+		}
+		v := schemaView{Database: db.String(), Latest: m.Latest()}
+		if v.Version, err = m.Version(ctx); err != nil {
+			return err
+		}
+		if e.json {
+			err = printJSON(e.Stdout, v)
+		} else {
+			_, err = fmt.Fprintf(e.Stdout, "%s: schema %d, this build needs %d\n", v.Database, v.Version, v.Latest)
+		}
+		switch {
+		case err != nil:
+			return err
+		case v.Version < v.Latest:
+			return &exit{code: exitProblem, err: &abi.Error{Code: job.CodeDatabaseSchema, Message: "the schema is older than this build needs", Fix: "run: runner migrate up"}}
+		case v.Version > v.Latest:
+			return &exit{code: exitProblem, err: &abi.Error{Code: job.CodeDatabaseSchema, Message: "the schema is newer than this build knows", Fix: "upgrade this runner to the version that migrated the database"}}
+		}
+		return nil
+	})
+	return cmd
+}
+
+func newMigrateUp(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Bring the database's schema to what this build needs",
+		Long: `Apply the migrations that the database lacks, all of them in one transaction, or
+none. A missing database is created. Running it again does nothing.`,
+		Example: `  runner migrate up
+  runner migrate up --database-url sqlite:/var/lib/runner/runner.db`,
+		Args: cobra.NoArgs,
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		db, m, err := e.migrator(t)
+		if err != nil {
+			return err
+		}
+		applied, err := m.Migrate(ctx)
+		if err != nil {
+			return err
+		}
+		if e.json {
+			return printJSON(e.Stdout, schemaView{Database: db.String(), Version: m.Latest(), Latest: m.Latest(), Applied: applied})
+		}
+		if len(applied) == 0 {
+			_, err = fmt.Fprintf(e.Stdout, "%s: schema %d, nothing to do\n", db, m.Latest())
+			return err
+		}
+		_, err = fmt.Fprintf(e.Stdout, "%s: applied %s, schema %d now\n", db, count(len(applied), "migration"), m.Latest())
+		return err
+	})
+	return cmd
+}
+
+func (e *env) migrator(t *target) (app.Database, store.Migrator, error) {
+	m, err := e.manifest(t)
+	if err != nil {
+		return app.Database{}, nil, err
+	}
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: t.database, Env: e.Getenv(app.EnvDatabase), Manifest: m})
+	if err != nil {
+		return db, nil, err
+	}
+	migrator, err := app.NewMigrator(db)
+	return db, migrator, err
+}

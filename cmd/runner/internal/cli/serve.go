@@ -1,0 +1,190 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/cmd/runner/internal/app"
+)
+
+// serveFlags are the flags of serve.
+type serveFlags struct {
+	listen, logFormat, logLevel string
+	drain                       time.Duration
+	watch                       bool
+	roles                       []string
+}
+
+func newServe(e *env) *cobra.Command {
+	var f serveFlags
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Work the queue: the process that runs jobs",
+		Long: `Run what is due, until told to stop. Manifest and modules are checked first, as
+validate does; nothing is started while there is a problem.
+
+Without --database-url, $RUNNER_DATABASE_URL or a database in the manifest, runs are
+kept in runner.db beside the manifest, which is created when it is missing. One process
+serves a SQLite database at a time; others may enqueue, list and operate meanwhile.
+
+Signals:
+  SIGTERM, SIGINT  drain: claim nothing more, let attempts finish for as long as --drain
+                   says, hand the rest back uncounted, then exit 0
+  a second one     stop now: what runs is aborted and handed back uncounted
+  SIGHUP           load manifest and modules again; --watch does so by itself when a
+                   file changes
+
+A reload that finds a problem changes nothing: every problem is logged and what was
+served before is still served. Attempts under way finish on the module they began with,
+and a started run goes on with that module unless its job says on_deploy = "latest".
+
+--listen serves /healthz (the process is alive), /readyz (it takes work: the database
+answers and nothing is draining) and /metrics (Prometheus). Bind it where only operators
+reach it.`,
+		Example: `  runner serve
+  runner serve -f deploy/jobs.toml --database-url sqlite:/var/lib/runner/runner.db
+  runner serve --watch --log-format text --log-level debug
+  runner serve --listen '' --drain 60s`,
+		Args:    cobra.NoArgs,
+		GroupID: groupWork,
+	}
+	t := e.targetFlags(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&f.listen, "listen", "127.0.0.1:7070", "address of /healthz, /readyz and /metrics; empty for none")
+	fl.DurationVar(&f.drain, "drain", 0, "how long attempts may finish when told to stop (default the manifest's, 25s)")
+	fl.BoolVar(&f.watch, "watch", false, "load manifest and modules again when their files change")
+	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
+	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
+	fl.StringSliceVar(&f.roles, "roles", []string{"worker"}, "what this process does; only worker so far")
+	e.complete(cmd, "log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	e.complete(cmd, "log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		e.started, e.command = true, cmd.CommandPath()
+		return e.serve(cmd.Context(), t, f)
+	}
+	return cmd
+}
+
+func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
+	logger, err := e.logger(f.logFormat, f.logLevel)
+	if err != nil {
+		return err
+	}
+	if len(f.roles) != 1 || f.roles[0] != "worker" {
+		return usagef("leave --roles out, or write --roles worker", "--roles %s: this build has the role worker only", strings.Join(f.roles, ","))
+	}
+	if f.drain < 0 {
+		return usagef("write a duration such as 25s", "--drain %v is negative", f.drain)
+	}
+	// Before anything is opened, so that no signal is lost to the default action.
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type result struct {
+		s   *app.Server
+		err error
+	}
+	started := make(chan result, 1)
+	go func() {
+		s, err := app.StartServer(starting, app.ServerConfig{
+			Manifest: t.file, Database: t.database, Getenv: e.Getenv, Listen: f.listen, Drain: f.drain, Logger: logger,
+		})
+		started <- result{s, err}
+	}()
+	var hangup bool
+	for {
+		select {
+		case r := <-started:
+			if r.err != nil {
+				return r.err
+			}
+			return serveUntilTold(ctx, r.s, signals, f.watch, hangup)
+		case sig := <-signals:
+			if hangup = hangup || sig == syscall.SIGHUP; sig != syscall.SIGHUP {
+				cancel() // told to stop while starting: nothing has begun
+			}
+		}
+	}
+}
+
+// serveUntilTold reacts to signals and to changed files until s has stopped.
+func serveUntilTold(ctx context.Context, s *app.Server, signals <-chan os.Signal, watch, reload bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var changed <-chan struct{}
+	if watch {
+		changed = s.Watch(ctx)
+	}
+	// A reload compiles modules, which takes seconds: signals are heard meanwhile.
+	reloaded := make(chan struct{}, 1)
+	busy, again := false, reload
+	for {
+		if again && !busy {
+			busy, again = true, false
+			go func() {
+				s.Reload(ctx)
+				reloaded <- struct{}{}
+			}()
+		}
+		select {
+		case <-reloaded:
+			busy = false
+		case <-changed:
+			again = true
+		case sig := <-signals:
+			if sig == syscall.SIGHUP {
+				again = true
+				continue
+			}
+			cancel()
+			if busy {
+				<-reloaded
+			}
+			return drain(s, signals)
+		}
+	}
+}
+
+// drain drains s; a second signal stops it.
+func drain(s *app.Server, signals <-chan os.Signal) error {
+	done := make(chan error, 1)
+	go func() { done <- s.Drain(context.Background()) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case sig := <-signals:
+			if sig != syscall.SIGHUP {
+				go func() { _ = s.Stop() }() // its error is the drain's
+			}
+		}
+	}
+}
+
+// logger writes to stderr.
+func (e *env) logger(format, level string) (*slog.Logger, error) {
+	levels := []string{"debug", "info", "warn", "error"}
+	i := slices.Index(levels, level)
+	if i < 0 {
+		return nil, usagef("one of "+strings.Join(levels, ", "), "--log-level %q is not known", level)
+	}
+	opts := &slog.HandlerOptions{Level: slog.Level(4 * (i - 1))}
+	switch format {
+	case "json":
+		return slog.New(slog.NewJSONHandler(e.Stderr, opts)), nil
+	case "text":
+		return slog.New(slog.NewTextHandler(e.Stderr, opts)), nil
+	}
+	return nil, usagef("text or json", "--log-format %q is not known", format)
+}

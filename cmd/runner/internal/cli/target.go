@@ -1,0 +1,78 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/cmd/runner/internal/app"
+	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// defaultManifest is where a manifest is looked for.
+const defaultManifest = "jobs.toml"
+
+// target is which manifest and which database a command is about.
+type target struct {
+	cmd      *cobra.Command
+	file     string
+	database string
+}
+
+// manifestFlag adds -f.
+func (e *env) manifestFlag(cmd *cobra.Command, file *string) {
+	cmd.Flags().StringVarP(file, "file", "f", defaultManifest, "the manifest")
+	_ = cmd.MarkFlagFilename("file", "toml")
+}
+
+// targetFlags adds -f and --database-url.
+func (e *env) targetFlags(cmd *cobra.Command) *target {
+	t := &target{cmd: cmd}
+	e.manifestFlag(cmd, &t.file)
+	cmd.Flags().StringVar(&t.database, "database-url", "", "the database, as in sqlite:runner.db (default: $"+app.EnvDatabase+", then the manifest's)")
+	return t
+}
+
+// manifest is the manifest if there is one. A command about runs needs none
+// when a database was named; if none was, it says so.
+func (e *env) manifest(t *target) (*manifest.Manifest, error) {
+	named := t.database != "" || e.Getenv(app.EnvDatabase) != ""
+	if _, err := os.Stat(t.file); errors.Is(err, fs.ErrNotExist) && named && !t.cmd.Flags().Changed("file") {
+		return nil, nil
+	}
+	m, report := manifest.Load(t.file)
+	return m, report.Err()
+}
+
+// opened is a database that a command works on.
+type opened struct {
+	manifest *manifest.Manifest // nil when there is none
+	store    store.Store
+	client   *engine.Client
+}
+
+// withStore opens the database of t, which must exist, for the time of fn.
+func (e *env) withStore(ctx context.Context, t *target, fn func(context.Context, opened) error) error {
+	m, err := e.manifest(t)
+	if err != nil {
+		return err
+	}
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: t.database, Env: e.Getenv(app.EnvDatabase), Manifest: m})
+	if err != nil {
+		return err
+	}
+	s, err := app.OpenStore(ctx, app.StoreParams{Database: db})
+	if err != nil {
+		return err
+	}
+	client, err := app.NewClient(s, m)
+	if err == nil {
+		err = fn(ctx, opened{manifest: m, store: s, client: client})
+	}
+	return errors.Join(err, s.Close())
+}

@@ -130,7 +130,7 @@ func newHost(t testing.TB, c Config) *Host {
 		c.TrimEvery = -1
 	}
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+		c.Logger = quiet
 	}
 	h, err := New(context.Background(), c)
 	if err != nil {
@@ -152,3 +152,5 @@ func load(t testing.TB, h *Host, b []byte) abi.Guest {
 	}
 	return g
 }
+
+var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))

@@ -122,6 +122,9 @@ func (s *State) end(e Ended) (abi.Outcome, Aftermath) {
 	if cause == nil && s.inStep {
 		f, cause = s.violation(&abi.Violation{Func: e.Export, Detail: fmt.Sprintf("it returned inside step %q", s.step)})
 	}
+	if s.ended == exited {
+		e.Result = abi.RunDone // an exit with 0 answers nothing else
+	}
 	if cause == nil {
 		switch {
 		case e.Result == abi.RunDone && s.hasOut:

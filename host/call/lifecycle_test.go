@@ -68,7 +68,7 @@ func TestHowAnAttemptEnds(t *testing.T) {
 		"exit 0 with output": {func(g *guest) Ended {
 			g.want(0, abi.FuncOutput, `1`)
 			g.try("proc_exit", 0)
-			return Ended{Err: unwound}
+			return Ended{Err: unwound, Result: 8}
 		}, abi.Done, "", 0, "", Reset},
 		"exit 3": {func(g *guest) Ended { g.try("proc_exit", 3); return Ended{Err: unwound} }, abi.Crashed, abi.CodeGuestExit, abi.FailRetry,
 			"exited with code 3", Reset},

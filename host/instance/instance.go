@@ -131,7 +131,10 @@ func (in *Instance) Call(ctx context.Context, e Export, arg uint64, fuel uint32)
 	in.mem.running.Store(true)
 	err := f.CallWithStack(ctx, in.stack[:])
 	in.mem.running.Store(false) // not deferred: should a panic pass, the memory stays mapped
-	return in.stack[0], err
+	if err != nil {
+		return 0, err // the stack still has the argument
+	}
+	return in.stack[0], nil
 }
 
 // String is the export's name.

@@ -1,0 +1,93 @@
+-- define: claim_head
+-- What every claim begins with. The lock on the worker's row keeps whoever ends
+-- its lease waiting until this claim is committed, so that no run is handed to
+-- a worker that is gone.
+alive AS (
+  SELECT 1 FROM {schema}.workers WHERE id = $1 AND expires_at > {now} FOR KEY SHARE
+),
+asked AS (
+  SELECT a.queue, a.lim, a.after
+  FROM unnest($2::text[], $3::integer[], $4::text[]) a(queue, lim, after)
+  WHERE EXISTS (SELECT FROM alive)
+    AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = a.queue AND p.paused_at IS NOT NULL)
+)
+
+-- define: claim_tail
+taken AS (
+  DELETE FROM {schema}.waiting w USING picked p WHERE w.ctid = p.tid
+  RETURNING w.*, p.share
+), begun AS (
+  INSERT INTO {schema}.running (id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans,
+    run_at, created_at, started_at, claimed_at, settled, worker, module, parent, enqueued_by, traceparent, error, progress, input)
+  SELECT id, job, queue, tenant, key, priority, attempt + 1, max_attempts, claims + 1, orphans,
+    run_at, created_at, coalesce(started_at, {now}), {now}, settled, $1, module, parent, enqueued_by, traceparent, error, progress, input
+  FROM taken
+)
+SELECT EXISTS (SELECT FROM alive) AS alive, {now} AS now,
+  (SELECT min(d.run_at) FROM asked CROSS JOIN LATERAL (
+     SELECT n.run_at FROM {schema}.waiting n
+     WHERE n.queue = asked.queue AND n.state IN ('delayed', 'suspended') AND n.run_at > $5
+     ORDER BY n.run_at LIMIT 1) d) AS next_due,
+  (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint AS took,
+  w.id, w.job, w.queue, w.tenant, w.key, 'running'::text AS state, w.priority, w.attempt + 1, w.max_attempts, w.claims + 1, w.orphans,
+  w.run_at, w.created_at, coalesce(w.started_at, {now}), {now} AS claimed_at, NULL::timestamptz, NULL::timestamptz,
+  $1 AS holder, w.module, w.parent, w.enqueued_by, w.traceparent, w.error, w.progress,
+  CASE WHEN w.claims = 0 THEN 0 ELSE (SELECT count(*) FROM {schema}.steps s WHERE s.run_id = w.id) END AS steps,
+  w.share, CASE WHEN w.id IS NOT NULL THEN coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) END AS input
+FROM (VALUES (1)) one LEFT JOIN taken w ON true
+
+-- name: claim
+-- $1 worker, $2 queues, $3 limits, $4 tenant that each queue served last or
+-- NULL, $5 the latest time up to which what waits for a time was promoted.
+--
+-- tenants walks from tenant to tenant, one seek in waiting_ready each, however
+-- many runs they have: on from the one served last, round past the end, and no
+-- further than the limit. The limit is dealt out over the tenants met, and each
+-- share is read in the order of the index, passing over what others lock.
+WITH RECURSIVE {claim_head}, tenants AS (
+  SELECT a.queue, a.lim, a.after, h.tenant, h.wrapped, 1 AS n
+  FROM asked a CROSS JOIN LATERAL (
+    (SELECT w.tenant, false AS wrapped FROM {schema}.waiting w
+     WHERE a.after IS NULL AND w.queue = a.queue AND w.state = 'ready' ORDER BY w.tenant LIMIT 1)
+    UNION ALL
+    (SELECT w.tenant, false FROM {schema}.waiting w
+     WHERE w.queue = a.queue AND w.state = 'ready' AND w.tenant > a.after ORDER BY w.tenant LIMIT 1)
+    UNION ALL
+    (SELECT w.tenant, true FROM {schema}.waiting w
+     WHERE w.queue = a.queue AND w.state = 'ready' AND w.tenant <= a.after ORDER BY w.tenant LIMIT 1)
+    LIMIT 1) h
+  WHERE a.lim > 0
+  UNION ALL
+  SELECT t.queue, t.lim, t.after, h.tenant, h.wrapped, t.n + 1
+  FROM tenants t CROSS JOIN LATERAL (
+    (SELECT w.tenant, false AS wrapped FROM {schema}.waiting w
+     WHERE NOT t.wrapped AND w.queue = t.queue AND w.state = 'ready' AND w.tenant > t.tenant ORDER BY w.tenant LIMIT 1)
+    UNION ALL
+    (SELECT w.tenant, true FROM {schema}.waiting w
+     WHERE NOT t.wrapped AND w.queue = t.queue AND w.state = 'ready' AND w.tenant <= t.after ORDER BY w.tenant LIMIT 1)
+    UNION ALL
+    (SELECT w.tenant, true FROM {schema}.waiting w
+     WHERE t.wrapped AND w.queue = t.queue AND w.state = 'ready' AND w.tenant > t.tenant AND w.tenant <= t.after ORDER BY w.tenant LIMIT 1)
+    LIMIT 1) h
+  WHERE t.n < t.lim
+), shares AS (
+  SELECT t.queue, t.tenant, t.lim / c.met + CASE WHEN t.n <= t.lim % c.met THEN 1 ELSE 0 END AS share
+  FROM tenants t JOIN (SELECT queue, count(*)::integer AS met FROM tenants GROUP BY queue) c ON c.queue = t.queue
+), picked AS (
+  SELECT p.tid, s.share FROM shares s CROSS JOIN LATERAL (
+    SELECT w.ctid AS tid FROM {schema}.waiting w
+    WHERE w.queue = s.queue AND w.tenant = s.tenant AND w.state = 'ready'
+    ORDER BY w.priority, w.run_at, w.id LIMIT s.share FOR UPDATE SKIP LOCKED) p
+), {claim_tail}
+
+-- name: promote
+-- $1 queues, $2 the time up to which this was done before, $3 the most. In the
+-- order of their times; a paused queue's wait.
+WITH due AS (
+  SELECT d.tid FROM unnest($1::text[]) a(queue) CROSS JOIN LATERAL (
+    SELECT w.ctid AS tid FROM {schema}.waiting w
+    WHERE w.queue = a.queue AND w.state IN ('delayed', 'suspended') AND w.run_at <= {now} AND w.run_at > $2
+    ORDER BY w.run_at LIMIT $3 FOR UPDATE SKIP LOCKED) d
+  WHERE NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = a.queue AND p.paused_at IS NOT NULL)
+)
+UPDATE {schema}.waiting w SET state = 'ready' FROM due WHERE w.ctid = due.tid

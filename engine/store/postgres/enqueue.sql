@@ -1,0 +1,81 @@
+-- name: enqueue
+-- $1 ids, $2 jobs, $3 queues, $4 tenants, $5 keys, $6 inputs (NULL: apart),
+-- $7 priorities, $8 attempts, $9 times or NULL, $10 delays in ms, $11 parents,
+-- $12 by whom, $13 traceparents. Inserts what has no duplicate and answers that.
+-- Keys are taken in their order, so that two batches cannot wait for each other.
+WITH u AS MATERIALIZED (
+  SELECT u.*, coalesce(u.at, {now} + u.delay * interval '1 millisecond') AS run_at
+  FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::smallint[], $8::integer[],
+    $9::timestamptz[], $10::bigint[], $11::uuid[], $12::text[], $13::text[])
+    u(id, job, queue, tenant, key, input, priority, max_attempts, at, delay, parent, enqueued_by, traceparent)
+), k AS (
+  INSERT INTO {schema}.live_keys (job, tenant, key, run_id)
+  SELECT u.job, u.tenant, u.key, u.id FROM u WHERE u.key IS NOT NULL
+  ORDER BY u.job COLLATE "C", u.tenant COLLATE "C", u.key COLLATE "C"
+  ON CONFLICT DO NOTHING RETURNING run_id
+)
+INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, max_attempts, run_at, created_at,
+  parent, enqueued_by, traceparent, input)
+SELECT u.id, u.job, u.queue, u.tenant, u.key, CASE WHEN u.run_at <= {now} THEN 'ready' ELSE 'delayed' END,
+  u.priority, u.max_attempts, u.run_at, {now}, u.parent, u.enqueued_by, u.traceparent, u.input
+FROM u WHERE u.key IS NULL OR u.id IN (SELECT k.run_id FROM k)
+ON CONFLICT DO NOTHING
+RETURNING id, state, run_at <= {now} + interval '1 second' AS soon
+
+-- name: insert_inputs
+-- $1 ids, $2 inputs: of runs that were inserted
+INSERT INTO {schema}.inputs (run_id, input)
+SELECT u.id, u.input FROM unnest($1::uuid[], $2::bytea[]) u(id, input)
+WHERE EXISTS (SELECT FROM {schema}.waiting w WHERE w.id = u.id)
+ON CONFLICT DO NOTHING
+
+-- name: check_new
+-- $1 ids: fails, and the transaction with it, if one of them names a run that
+-- began or ended, or has a key without a run. Read after the insert, this cannot miss a run on
+-- its way from one table to the next: the insert has waited for it.
+SELECT 1 / CASE
+  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id) THEN 0
+  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id) THEN 0
+  ELSE 1 END
+
+-- name: undo_enqueue
+-- $1 ids that were just inserted, though they name runs that began or ended
+WITH w AS (DELETE FROM {schema}.waiting WHERE id = ANY ($1::uuid[]) RETURNING id, job, tenant, key)
+DELETE FROM {schema}.live_keys k USING w
+WHERE w.key IS NOT NULL AND k.job = w.job AND k.tenant = w.tenant AND k.key = w.key AND k.run_id = w.id
+
+-- name: drop_keys
+-- $1 ids whose row was refused after their key was taken
+DELETE FROM {schema}.live_keys k USING unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(id, job, tenant, key)
+WHERE k.job = u.job AND k.tenant = u.tenant AND k.key = u.key AND k.run_id = u.id
+  AND NOT EXISTS (SELECT FROM {schema}.waiting w WHERE w.id = u.id AND w.key = u.key AND w.job = u.job AND w.tenant = u.tenant)
+  AND NOT EXISTS (SELECT FROM {schema}.running r WHERE r.id = u.id AND r.key = u.key AND r.job = u.job AND r.tenant = u.tenant)
+
+-- name: began
+-- $1 ids: which of them name a run that began or ended
+SELECT r.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id
+UNION ALL
+SELECT f.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id
+
+-- name: find_states
+-- $1 ids
+SELECT w.id, w.state FROM unnest($1::uuid[]) u(id) JOIN {schema}.waiting w ON w.id = u.id
+UNION ALL
+SELECT r.id, 'running' FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id
+UNION ALL
+SELECT f.id, f.state FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id
+
+-- name: find_holders
+-- $1 jobs, $2 tenants, $3 keys: the live run that holds each, in order
+SELECT u.ord, k.run_id,
+  coalesce((SELECT w.state FROM {schema}.waiting w WHERE w.id = k.run_id), 'running') AS state
+FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY u(job, tenant, key, ord)
+JOIN {schema}.live_keys k ON k.job = u.job AND k.tenant = u.tenant AND k.key = u.key
+
+-- name: find_live
+-- $1 job, $2 tenant, $3 key
+SELECT run_id FROM {schema}.live_keys WHERE job = $1 AND tenant = $2 AND key = $3
+
+-- name: notify
+-- $1 channel, $2 queues. Delivered when the transaction commits.
+SELECT pg_notify($1, queue) FROM unnest($2::text[]) queue

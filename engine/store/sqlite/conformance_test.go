@@ -1,0 +1,70 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jobrunner/runner/engine/store/storetest"
+)
+
+// testDB is a Store on a virtual clock.
+type testDB struct {
+	*Store
+	clock *storetest.Clock
+}
+
+func (d testDB) Advance(t time.Duration) { d.clock.Advance(t) }
+
+func (d testDB) exec(tb testing.TB, text string, args ...any) {
+	tb.Helper()
+	err := d.w.do(tb.Context(), func(tx *tx) error {
+		s, _, err := tx.db.Prepare(text)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		q := call{c: tx.conn, s: s}
+		for _, a := range args {
+			switch a := a.(type) {
+			case string:
+				q.text(a)
+			case uuid:
+				q.blob(a[:])
+			case int:
+				q.int(int64(a))
+			}
+		}
+		return q.exec()
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (d testDB) PlantRunState(tb testing.TB, runID, state string) {
+	id, _ := parseUUID(runID)
+	d.exec(tb, "UPDATE runs SET state = ?1 WHERE id = ?2", state, id)
+}
+
+func (d testDB) PlantStepStatus(tb testing.TB, runID, step, status string) {
+	id, _ := parseUUID(runID)
+	d.exec(tb, "UPDATE steps SET status = ?1 WHERE name = ?2 AND run = (SELECT seq FROM runs WHERE id = ?3)", status, step, id)
+}
+
+func (d testDB) PauseQueue(tb testing.TB, queue string) {
+	d.exec(tb, "INSERT INTO queues (name, paused_at) VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET paused_at = 1", queue)
+}
+
+func openTest(tb testing.TB, path string) storetest.DB {
+	clock := storetest.NewClock()
+	return testDB{open(tb, Config{Path: path, Clock: clock.Now}), clock}
+}
+
+func TestConformanceInMemory(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) })
+}
+
+func TestConformanceInFile(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.DB { return openTest(tb, filepath.Join(tb.TempDir(), "runs.db")) })
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -142,10 +143,17 @@ func duplicate(jobName, holder string) error {
 	}
 }
 
-// FindLive answers the live run that would stand for p, or "".
+// FindLive answers the live run that would stand for p, or "". It outlasts a
+// store that is away for as long as ctx lives.
 func (q *Queue) FindLive(ctx context.Context, p *store.EnqueueParams) (string, error) {
 	if j, ok := q.manifest().Jobs[p.Job]; ok && j.Key.UsesRunID() && strings.Contains(p.Key, p.ID) {
 		return "", nil // the key is this run's alone
 	}
-	return q.store.FindLive(ctx, p.Job, p.Tenant, p.Key)
+	backoff := loop.Backoff{Floor: retryFloor, Ceiling: retryCeiling}
+	for {
+		id, err := q.store.FindLive(ctx, p.Job, p.Tenant, p.Key)
+		if err == nil || !transient(err) || !loop.Sleep(ctx, backoff.Next()) {
+			return id, err
+		}
+	}
 }

@@ -87,10 +87,14 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 		Attempts: a.open.attempts + 1, Error: &failure,
 		Elapsed: time.Since(a.open.began), Module: a.p.Module,
 	})
-	if err != nil {
-		return time.Time{}, err
-	}
-	if !res.Landed {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		return time.Time{}, context.Cause(ctx)
+	case err != nil:
+		// The handler must not go on from a failure that a replay would not
+		// know, and the step's own words outrank the store's.
+		return time.Time{}, &Retry{Step: a.open.name, Failure: f, Record: a.retrying(f)}
+	case !res.Landed:
 		return time.Time{}, a.lost()
 	}
 	a.open = openStep{}
@@ -120,7 +124,8 @@ func (a *Attempt) LeftOpen(f abi.Failure) *store.StepParams {
 }
 
 // Retry is the error that unwinds a guest whose step failed while the run has
-// attempts left. Record goes into the settle.
+// attempts left, or whose final failure could not be recorded. Record goes
+// into the settle.
 type Retry struct {
 	Step    string
 	Failure abi.Failure

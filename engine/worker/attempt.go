@@ -166,9 +166,13 @@ func (a *attempt) unread(err error) verdict {
 		return a.judge(judgement{cause: context.Cause(a.ctx), outcome: abi.Outcome{Kind: abi.Stopped, Err: err}})
 	}
 	a.w.cfg.Logger.Warn("jobs.worker.history-unread", slog.String("run", a.run.ID), slog.Any("error", err))
+	delay := shedDelay
+	if abi.CodeOf(err) == job.CodeRowStatusUnknown {
+		delay = parkDelay // another build wrote it; it will be there for a while
+	}
 	failure := step.Bounded(failureOf(err))
 	return verdict{params: store.SettleParams{
-		Ref: a.ref, Outcome: job.Shed, To: job.Delayed, Delay: shedDelay, Error: &failure,
+		Ref: a.ref, Outcome: job.Shed, To: job.Delayed, Delay: delay, Error: &failure,
 	}}
 }
 

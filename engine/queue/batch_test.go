@@ -1,0 +1,220 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// doubler is a batcher whose write doubles, or does what step says.
+func doubler(write func(ctx context.Context, batch []int) ([]int, error)) *batcher[int, int] {
+	return &batcher[int, int]{
+		write:   write,
+		size:    func(*int) int { return 1 },
+		observe: func(int) {},
+	}
+}
+
+func double(_ context.Context, batch []int) ([]int, error) {
+	out := make([]int, len(batch))
+	for i, n := range batch {
+		out[i] = 2 * n
+	}
+	return out, nil
+}
+
+func TestWhatArrivesDuringAWriteSharesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batches [][]int
+		gate := make(chan struct{})
+		b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+			batches = append(batches, slices.Clone(batch))
+			<-gate
+			return double(ctx, batch)
+		})
+		answers := make([]int, 6)
+		for i := range answers {
+			b.submit(t.Context(), i, func(r int, err error) {
+				answers[i] = r
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		close(gate)
+		if err := b.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if len(batches) != 2 || !slices.Equal(batches[0], []int{0}) || !slices.Equal(batches[1], []int{1, 2, 3, 4, 5}) {
+			t.Errorf("batches are %v", batches)
+		}
+		if !slices.Equal(answers, []int{0, 2, 4, 6, 8, 10}) {
+			t.Errorf("answers are %v", answers)
+		}
+	})
+}
+
+func TestAnEntryThatTheStoreRefusesHarmsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refusal := &abi.Error{Code: job.CodeInvalid, Message: "thirteen"}
+		gate := make(chan struct{})
+		b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+			<-gate
+			if slices.Contains(batch, 13) {
+				return nil, refusal
+			}
+			return double(ctx, batch)
+		})
+		got := map[int]error{}
+		values := map[int]int{}
+		for _, n := range []int{1, 12, 13, 14} {
+			b.submit(t.Context(), n, func(r int, err error) { got[n], values[n] = err, r })
+		}
+		close(gate)
+		synctest.Wait()
+		if got[1] != nil || got[12] != nil || got[14] != nil || !errors.Is(got[13], refusal) || values[14] != 28 {
+			t.Errorf("answers are %v %v", got, values)
+		}
+	})
+}
+
+func TestAWriteIsRepeatedWhileItsOutcomeIsUnclear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, transient := range []error{
+			store.ErrUnknown,
+			&abi.Error{Code: job.CodeDatabaseBusy},
+			&abi.Error{Code: job.CodeDatabaseUnavailable},
+			context.DeadlineExceeded,
+		} {
+			tries := 0
+			b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+				if tries++; tries < 8 {
+					return nil, transient
+				}
+				return double(ctx, batch)
+			})
+			began := time.Now()
+			if r, err := b.do(t.Context(), 4); err != nil || r != 8 {
+				t.Errorf("%v: answered %d, %v", transient, r, err)
+			}
+			if took := time.Since(began); took < 10*time.Millisecond || took > 10*time.Second {
+				t.Errorf("%v: seven repeats took %v, want them spaced", transient, took)
+			}
+		}
+	})
+}
+
+func TestAnEntryGivesUpWithItsContextAndOthersGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := true
+		b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+			if away {
+				return nil, store.ErrUnknown
+			}
+			return double(ctx, batch)
+		})
+		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		var gaveUp error
+		answered := 0
+		b.submit(short, 1, func(_ int, err error) { gaveUp = err })
+		b.submit(t.Context(), 2, func(r int, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+			answered = r
+		})
+		time.Sleep(3 * time.Second)
+		if !errors.Is(gaveUp, store.ErrUnknown) {
+			t.Errorf("the first gave up with %v", gaveUp)
+		}
+		if answered != 0 {
+			t.Error("the second was answered while the store was away")
+		}
+		away = false
+		if err := b.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if answered != 4 {
+			t.Errorf("the second answered %d", answered)
+		}
+	})
+}
+
+func TestAnErrorThatNoRepeatMendsIsAnsweredAtOnce(t *testing.T) {
+	full := &abi.Error{Code: job.CodeDatabaseFull}
+	tries := 0
+	b := doubler(func(context.Context, []int) ([]int, error) { tries++; return nil, full })
+	if _, err := b.do(t.Context(), 1); !errors.Is(err, full) || tries != 1 {
+		t.Errorf("after %d tries: %v", tries, err)
+	}
+}
+
+func TestACallerWhoLeavesLearnsThatTheOutcomeIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		b := doubler(func(ctx context.Context, batch []int) ([]int, error) { <-gate; return double(ctx, batch) })
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		if _, err := b.do(ctx, 1); !errors.Is(err, store.ErrUnknown) || !errors.Is(err, context.Canceled) {
+			t.Errorf("error is %v", err)
+		}
+		close(gate)
+	})
+}
+
+func TestABatchIsBoundedInEntriesAndBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sizes []int
+		gate := make(chan struct{})
+		b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+			<-gate
+			sizes = append(sizes, len(batch))
+			return double(ctx, batch)
+		})
+		b.size = func(n *int) int { return *n }
+		done := func(int, error) {}
+		b.submit(t.Context(), 1, done)
+		synctest.Wait()
+		b.submit(t.Context(), maxBatchBytes+1, done) // alone
+		b.submit(t.Context(), maxBatchBytes/2, done)
+		b.submit(t.Context(), maxBatchBytes/2, done)
+		for range maxBatch + 1 {
+			b.submit(t.Context(), 0, done)
+		}
+		close(gate)
+		synctest.Wait()
+		if want := []int{1, 1, maxBatch, 3}; !slices.Equal(sizes, want) {
+			t.Errorf("batches of %v, want %v", sizes, want)
+		}
+	})
+}
+
+func TestAStoreThatMiscountsIsAnError(t *testing.T) {
+	b := doubler(func(context.Context, []int) ([]int, error) { return nil, nil })
+	if _, err := b.do(t.Context(), 1); abi.CodeOf(err) != job.CodeInternal {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func BenchmarkBatcher(b *testing.B) {
+	w := doubler(double)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := w.do(context.Background(), 1); err != nil {
+				b.Error(err)
+			}
+		}
+	})
+}

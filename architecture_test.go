@@ -36,6 +36,7 @@ var rooms = []room{
 	{"abi/wire", []string{"abi"}, "bytes are the same for every host and guest"},
 	{"abi/wasmasm", []string{"abi"}, "a fixture that depends on what it tests proves nothing"},
 	{"abi/abitest", []string{"abi/wasmasm"}, "other hosts and SDKs run the kit: it must not bring ours along"},
+	{"abi/abitest/guest", []string{"abi/guest"}, "the conformance guest is a handler like any other"},
 	{"abi/guest/guesttest", []string{"abi/guest/...", "abi/abitest"}, "it is what an author's own tests import"},
 	{"abi/guest/...", []string{"abi/guest/..."}, "it is compiled into every handler, to Wasm and natively"},
 	{"abi/sdk/...", []string{"abi/sdk/..."}, "it is compiled into every handler"},

@@ -7,6 +7,7 @@ const (
 	CodeClaimQueuesEmpty    = "X_JOB_CLAIM_QUEUES_EMPTY"
 	CodeDatabaseBusy        = "X_DATABASE_BUSY"
 	CodeDatabaseCorrupt     = "X_DATABASE_CORRUPT"
+	CodeDatabaseDenied      = "X_DATABASE_DENIED" // the role lacks a privilege
 	CodeDatabaseFull        = "X_DATABASE_FULL"
 	CodeDatabaseMissing     = "X_DATABASE_MISSING"
 	CodeDatabaseReadOnly    = "X_DATABASE_READONLY"

@@ -31,8 +31,8 @@ type Config struct {
 	Loader Loader
 	// Close ends a guest that nothing uses or will find again. Nil does nothing.
 	Close func(abi.Guest)
-	// Keep is how many unused older guests stay open. Default 4. Each holds its
-	// compiled code, which for a Go module is tens of megabytes.
+	// Keep is how many unused older guests stay open. Default 4; -1 keeps none.
+	// Each holds its compiled code, which for a Go module is tens of megabytes.
 	Keep int
 }
 
@@ -206,7 +206,7 @@ func (r *Registry) retire(o *opened) {
 // trim takes out what must be closed: unused guests beyond Keep, and those that
 // a newer guest of their key has replaced, which no run will find. With mu held.
 func (r *Registry) trim() []*opened {
-	keep := r.cfg.Keep
+	keep := max(r.cfg.Keep, 0)
 	if r.closed {
 		keep = 0
 	}

@@ -134,3 +134,33 @@ func TestCancelledContextUnwindsWithItsCause(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// memoryRun drives a Memory as TestCalls drives an engine.
+type memoryRun struct{ m *Memory }
+
+func (r memoryRun) Begin(testing.TB) abi.Calls {
+	r.m.Attempt("h", nil)
+	return r.m
+}
+
+func (r memoryRun) End(tb testing.TB, out abi.Outcome) {
+	if !r.m.Settle(out) {
+		tb.Errorf("the run is settled with %v", out.Kind)
+	}
+}
+
+func (r memoryRun) Pass(d time.Duration) { r.m.Advance(d) }
+
+func (r memoryRun) Enqueued(testing.TB) []abi.EnqueueParams {
+	var ps []abi.EnqueueParams
+	for _, s := range r.m.Sent() {
+		ps = append(ps, s.Run)
+	}
+	return ps
+}
+
+func TestMemoryKeepsTheContract(t *testing.T) {
+	TestCalls(t, func(_ testing.TB, p RunParams) Run {
+		return memoryRun{NewMemory(Config{MaxAttempts: p.MaxAttempts, Jobs: []string{"child"}})}
+	})
+}

@@ -78,7 +78,7 @@ func export(b wazero.HostModuleBuilder, name string, params, results []api.Value
 	b.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, m api.Module, stack []uint64) {
 		s := from(ctx)
 		if s.recorder != nil {
-			s.recorder.call(name, stack[:len(params)])
+			s.recorder.call(name, params, stack)
 		}
 		do(s, m.Memory(), stack)
 	}), params, results).Export(name)

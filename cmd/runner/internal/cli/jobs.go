@@ -16,7 +16,7 @@ import (
 func newJobs(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List, show, cancel and retry runs",
+		Short: "List, show, follow, cancel and retry runs",
 		Long: `Look at the runs in the database and act on them.
 
 A run is one enqueued job with all its attempts; its id never changes. States are
@@ -27,7 +27,7 @@ ready (due now), delayed (due later), running, suspended (sleeping), done, faile
   runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e --from-step charge`,
 		GroupID: groupOperate,
 	}
-	cmd.AddCommand(newJobsLs(e), newJobsShow(e), newJobsCancel(e), newJobsRetry(e))
+	cmd.AddCommand(newJobsLs(e), newJobsShow(e), newJobsWait(e), newJobsCancel(e), newJobsRetry(e))
 	return cmd
 }
 
@@ -136,7 +136,6 @@ func stateNames() string {
 }
 
 func newJobsShow(e *env) *cobra.Command {
-	var raw bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a run with its attempts, steps and errors",
@@ -153,7 +152,6 @@ nested deeper than 8 levels.`,
 	}
 	t := e.targetFlags(cmd)
 	e.jsonFlag(cmd)
-	_ = raw
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
 			h, err := readHistory(ctx, o.store, args[0])

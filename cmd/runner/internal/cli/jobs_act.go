@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +38,33 @@ more steps. What its completed steps did stays done.`,
 				return err
 			}
 			return e.printActed(run, "cancelled")
+		})
+	})
+	return cmd
+}
+
+func newJobsWait(e *env) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use:   "wait ID",
+		Short: "Follow a run to its end",
+		Long: `Follow a run to its end, as enqueue --wait does: its progress is printed on stderr and
+its output on stdout; the exit code is 1 if it ended other than done.`,
+		Example: `  runner jobs wait 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
+  runner jobs wait 0197b2f4 --timeout 5m`,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: e.completeRuns,
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up watching after this long; the run goes on")
+	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
+			id, err := wholeID(ctx, o.store, args[0])
+			if err != nil {
+				return err
+			}
+			return e.follow(ctx, o, id, timeout)
 		})
 	})
 	return cmd

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -23,6 +24,9 @@ import (
 //	signal NAME TERM|INT|HUP|KILL
 //	ended NAME CODE             until it has ended, with that exit code or "killed"
 //	capture VAR REGEXP FILE     VAR is the first group of the first match in FILE (stdout: the last command's)
+//	count N REGEXP FILE         FILE has exactly N lines that match
+//	each FILE REGEXP CMD ARG…   runs CMD ARG… GROUP for each match in FILE; all must exit 0
+//	expand FILE…                replaces $VARIABLES in the files
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"start":   cmdStart,
@@ -30,6 +34,10 @@ func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args
 		"signal":  cmdSignal,
 		"ended":   cmdEnded,
 		"capture": cmdCapture,
+		"count":   cmdCount,
+		"each":    cmdEach,
+		"expand":  cmdExpand,
+		"gate":    cmdGate,
 	}
 }
 
@@ -135,7 +143,7 @@ func executable(path string) bool {
 // environ is what the script's own commands get of its environment.
 func environ(ts *testscript.TestScript) []string {
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "MODULES", "NO_COLOR", "RUNNER_DATABASE_URL", "GOCOVERDIR"} {
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "WORK", "MODULES", "GATE", "NO_COLOR", "RUNNER_DATABASE_URL", "GOCOVERDIR"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	return env
@@ -197,4 +205,45 @@ func cmdCapture(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("%s has no match with a group for %q:\n%s", args[2], args[1], ts.ReadFile(args[2]))
 	}
 	ts.Setenv(args[0], m[1])
+}
+
+func cmdCount(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: count N REGEXP FILE")
+	}
+	re, err := regexp.Compile(args[1])
+	ts.Check(err)
+	got := 0
+	for line := range strings.Lines(ts.ReadFile(args[2])) {
+		if re.MatchString(line) {
+			got++
+		}
+	}
+	if strconv.Itoa(got) != args[0] {
+		ts.Fatalf("%s has %d lines that match %q, want %s:\n%s", args[2], got, args[1], args[0], ts.ReadFile(args[2]))
+	}
+}
+
+func cmdExpand(ts *testscript.TestScript, neg bool, args []string) {
+	for _, name := range args {
+		file := ts.MkAbs(name)
+		text, err := os.ReadFile(file)
+		ts.Check(err)
+		ts.Check(os.WriteFile(file, []byte(os.Expand(string(text), ts.Getenv)), 0o600))
+	}
+}
+
+func cmdEach(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: each FILE REGEXP CMD ARG…")
+	}
+	re, err := regexp.Compile(args[1])
+	ts.Check(err)
+	matches := re.FindAllStringSubmatch(ts.ReadFile(args[0]), -1)
+	if len(matches) == 0 {
+		ts.Fatalf("%s has no match for %q", args[0], args[1])
+	}
+	for _, m := range matches {
+		ts.Check(ts.Exec(args[2], append(slices.Clone(args[3:]), m[1])...))
+	}
 }

@@ -40,10 +40,6 @@ func (m withModules) Run() int {
 // modules is the folder of the built handlers; scripts see it as $MODULES.
 var modules string
 
-func buildModules(dir string) error {
-	return nil
-}
-
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -58,6 +54,13 @@ func TestScripts(t *testing.T) {
 			e.Setenv("MODULES", modules)
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("RUNNER_DATABASE_URL", "")
+			g := newGates()
+			e.Defer(func() {
+				g.server.CloseClientConnections()
+				g.server.Close()
+			})
+			e.Values[gatesKey{}] = g
+			e.Setenv("GATE", g.server.URL)
 			e.Values[processesKey{}] = &processes{byName: map[string]*process{}}
 			return nil
 		},

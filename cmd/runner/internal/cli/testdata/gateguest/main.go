@@ -1,0 +1,88 @@
+// Command gateguest is the handler module of the scripts: its steps say when
+// they run, and one of them waits until the script lets it go on.
+package main
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"github.com/jobrunner/runner/abi/guest"
+)
+
+// version is set by the linker, so that two builds can be told apart.
+var version = "v1"
+
+func init() {
+	guest.Job("gated", gated)
+	guest.Job("nap", nap)
+	guest.Job("flaky", flaky)
+}
+
+func main() {}
+
+// Input is what each job is enqueued with.
+type Input struct {
+	Name     string `json:"name"`
+	Password string `json:"password,omitempty"`
+}
+
+// Output says which version's code ran each step.
+type Output struct {
+	First   string `json:"first"`
+	Last    string `json:"last"`
+	Handler string `json:"handler"`
+}
+
+func step(ctx *guest.Ctx, name string, body func() error) (string, error) {
+	return guest.Step(ctx, name, func() (string, error) {
+		ctx.Log("body " + name)
+		return version, body()
+	})
+}
+
+// gated makes a step, waits at its gate in the next, and makes a third.
+func gated(ctx *guest.Ctx, in Input) (Output, error) {
+	out := Output{Handler: version}
+	var err error
+	if out.First, err = step(ctx, "first", func() error { return nil }); err != nil {
+		return out, err
+	}
+	if _, err := step(ctx, "gate", func() error {
+		_, err := ctx.HTTP(guest.Request{URL: os.Getenv("GATE") + "/" + in.Name, Timeout: time.Minute})
+		return err
+	}); err != nil {
+		return out, err
+	}
+	out.Last, err = step(ctx, "last", func() error { return nil })
+	return out, err
+}
+
+// nap sleeps for a year between two steps.
+func nap(ctx *guest.Ctx, _ Input) (Output, error) {
+	out := Output{Handler: version}
+	var err error
+	if out.First, err = step(ctx, "before", func() error { return nil }); err != nil {
+		return out, err
+	}
+	ctx.Progress(0.5, "asleep")
+	ctx.Sleep("year", 365*24*time.Hour)
+	out.Last, err = step(ctx, "after", func() error { return nil })
+	return out, err
+}
+
+// flaky fails in its first attempts, for good if its name says so.
+func flaky(ctx *guest.Ctx, in Input) (string, error) {
+	if _, err := step(ctx, "sure", func() error { return nil }); err != nil {
+		return "", err
+	}
+	return step(ctx, "unsure", func() error {
+		if in.Name == "hopeless" {
+			return guest.Terminal(guest.WithFix(guest.Coded("X_HOPELESS", errors.New("it cannot work")), "give up"))
+		}
+		if ctx.Attempt() < 3 {
+			return guest.Coded("X_FLAKY", errors.New("not yet"))
+		}
+		return nil
+	})
+}

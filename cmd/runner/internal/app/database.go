@@ -3,10 +3,12 @@ package app
 import (
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 )
 
@@ -27,6 +29,22 @@ type Database struct {
 
 // String is the address as a URL.
 func (d Database) String() string { return "sqlite:" + d.Path }
+
+// checkFolder says so when the file's folder is missing: a database is created,
+// the place for it is not.
+func (d Database) checkFolder() error {
+	dir := filepath.Dir(d.Path)
+	info, err := os.Stat(dir)
+	if err == nil && info.IsDir() {
+		return nil
+	}
+	return &abi.Error{
+		Code:    job.CodeDatabaseUnavailable,
+		Message: fmt.Sprintf("the folder %s for the database of %s does not exist", dir, d.Source),
+		Fix:     "create it, or name another path",
+		Err:     err,
+	}
+}
 
 // DatabaseParams are the three places that may name a database, strongest
 // first. A relative path of the manifest is relative to the manifest, any other

@@ -82,6 +82,9 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if s.loaded, err = s.load(ctx, nil); err != nil {
 		return s, err
 	}
+	if err = s.database.checkFolder(); err != nil {
+		return s, err
+	}
 	if s.unlock, err = sqlite.LockServe(s.database.Path); err != nil {
 		return s, err
 	}

@@ -21,17 +21,31 @@ type StoreParams struct {
 // OpenStore opens a database whose schema this build knows.
 // Errors: those of the store's Open, each with what to do.
 func OpenStore(ctx context.Context, p StoreParams) (store.Store, error) {
-	return sqlite.Open(ctx, sqlite.Config{Path: p.Database.Path, Create: p.Create, Logger: p.Logger})
+	if err := p.Database.checkFolder(); err != nil {
+		return nil, err
+	}
+	return opened(sqlite.Open(ctx, sqlite.Config{Path: p.Database.Path, Create: p.Create, Logger: p.Logger}))
+}
+
+// opened keeps a nil *sqlite.Store from becoming a store.Store that is not nil.
+func opened(s *sqlite.Store, err error) (store.Store, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // openMemory opens a store that lives as long as it is open, on a clock of its own.
 func openMemory(ctx context.Context, clock func() time.Time) (store.Store, error) {
-	return sqlite.Open(ctx, sqlite.Config{Path: sqlite.Memory, Create: true, Clock: clock})
+	return opened(sqlite.Open(ctx, sqlite.Config{Path: sqlite.Memory, Create: true, Clock: clock}))
 }
 
 // NewMigrator answers what brings a database's schema up to date, making a
 // missing one.
 func NewMigrator(db Database) (store.Migrator, error) {
+	if err := db.checkFolder(); err != nil {
+		return nil, err
+	}
 	return sqlite.NewMigrator(sqlite.Config{Path: db.Path, Create: true})
 }
 

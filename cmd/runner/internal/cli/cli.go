@@ -51,32 +51,39 @@ type env struct {
 
 // Main runs the command line and answers the process's exit code. It prints
 // what went wrong and never panics.
-func Main(p Params) (code int) {
+func Main(p Params) int {
 	e := &env{Params: p, out: styleOf(p.Stdout, p.Getenv), err: styleOf(p.Stderr, p.Getenv), command: "runner"}
-	defer func() {
-		if r := recover(); r != nil {
-			if p.Getenv("RUNNER_DEBUG") != "" {
-				_, _ = fmt.Fprintf(p.Stderr, "%s\n", debug.Stack())
-			}
-			code = e.fail(&abi.Error{
-				Code:    job.CodeInternal,
-				Message: fmt.Sprintf("the command broke on a defect of its own: %v", r),
-				Fix:     "run it again with RUNNER_DEBUG=1 and report what it prints",
-			})
-		}
-	}()
 	root := newRoot(e)
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
 	root.SetOut(p.Stdout)
 	root.SetErr(p.Stderr)
-	if err := root.ExecuteContext(context.Background()); err != nil {
+	if err := safely(func() error { return root.ExecuteContext(context.Background()) }); err != nil {
 		if !e.started {
 			err = usage(err)
 		}
 		return e.fail(err)
 	}
 	return exitOK
+}
+
+// safely turns a panic of fn into an error. Its stack is for those who ask.
+func safely(fn func() error) (err error) {
+	defer func() {
+		r := recover()
+		if r == nil {
+			return
+		}
+		if os.Getenv("RUNNER_DEBUG") != "" {
+			_, _ = os.Stderr.Write(debug.Stack())
+		}
+		err = &abi.Error{
+			Code:    job.CodeInternal,
+			Message: fmt.Sprintf("the command broke on a defect of its own: %v", r),
+			Fix:     "run it again with RUNNER_DEBUG=1 and report what it prints",
+		}
+	}()
+	return fn()
 }
 
 func newRoot(e *env) *cobra.Command {

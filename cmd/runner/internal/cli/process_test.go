@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,20 +23,26 @@ import (
 //	signal NAME TERM|INT|HUP|KILL
 //	ended NAME CODE             until it has ended, with that exit code or "killed"
 //	capture VAR REGEXP FILE     VAR is the first group of the first match in FILE (stdout: the last command's)
+//	code N CMD ARG…             runs CMD, which must exit with N
+//	get URL                     makes an HTTP request; its body is stdout
+//	unprivileged N CMD ARG…     as code, without root's rights
 //	count N REGEXP FILE         FILE has exactly N lines that match
 //	each FILE REGEXP CMD ARG…   runs CMD ARG… GROUP for each match in FILE; all must exit 0
 //	expand FILE…                replaces $VARIABLES in the files
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
-		"start":   cmdStart,
-		"await":   cmdAwait,
-		"signal":  cmdSignal,
-		"ended":   cmdEnded,
-		"capture": cmdCapture,
-		"count":   cmdCount,
-		"each":    cmdEach,
-		"expand":  cmdExpand,
-		"gate":    cmdGate,
+		"start":        cmdStart,
+		"await":        cmdAwait,
+		"signal":       cmdSignal,
+		"ended":        cmdEnded,
+		"capture":      cmdCapture,
+		"code":         cmdCode,
+		"get":          cmdGet,
+		"count":        cmdCount,
+		"each":         cmdEach,
+		"expand":       cmdExpand,
+		"gate":         cmdGate,
+		"unprivileged": cmdUnprivileged,
 	}
 }
 
@@ -104,16 +109,9 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("process %s is still running", args[0])
 		}
 	}
-	program := args[1]
-	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
-		if full := filepath.Join(dir, args[1]); !strings.Contains(args[1], "/") && executable(full) {
-			program = full
-			break
-		}
-	}
 	log, err := os.OpenFile(ts.MkAbs(args[0]+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	ts.Check(err)
-	p := &process{cmd: exec.Command(program, args[2:]...), done: make(chan struct{}), mirror: log}
+	p := &process{cmd: exec.Command(lookPath(ts, args[1]), args[2:]...), done: make(chan struct{}), mirror: log}
 	p.more = sync.NewCond(&p.mu)
 	p.cmd.Dir = ts.MkAbs(".")
 	p.cmd.Env = environ(ts)

@@ -52,6 +52,7 @@ func TestScripts(t *testing.T) {
 		Cmds:                processCommands(),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MODULES", modules)
+			e.Setenv("DATA", filepath.Join(modules, "data")) // of scripts that may share compiled modules
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("RUNNER_DATABASE_URL", "")
 			g := newGates()

@@ -97,10 +97,14 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 	}
 	started := make(chan result, 1)
 	go func() {
-		s, err := app.StartServer(starting, app.ServerConfig{
-			Manifest: t.file, Database: t.database, Getenv: e.Getenv, Listen: f.listen, Drain: f.drain, Logger: logger,
+		var r result
+		r.err = safely(func() (err error) {
+			r.s, err = app.StartServer(starting, app.ServerConfig{
+				Manifest: t.file, Database: t.database, Getenv: e.Getenv, Listen: f.listen, Drain: f.drain, Logger: logger,
+			})
+			return err
 		})
-		started <- result{s, err}
+		started <- r
 	}()
 	var hangup bool
 	for {
@@ -127,18 +131,18 @@ func serveUntilTold(ctx context.Context, s *app.Server, signals <-chan os.Signal
 		changed = s.Watch(ctx)
 	}
 	// A reload compiles modules, which takes seconds: signals are heard meanwhile.
-	reloaded := make(chan struct{}, 1)
+	reloaded := make(chan error, 1)
 	busy, again := false, reload
 	for {
 		if again && !busy {
 			busy, again = true, false
-			go func() {
-				s.Reload(ctx)
-				reloaded <- struct{}{}
-			}()
+			go func() { reloaded <- safely(func() error { s.Reload(ctx); return nil }) }()
 		}
 		select {
-		case <-reloaded:
+		case err := <-reloaded:
+			if err != nil {
+				return err
+			}
 			busy = false
 		case <-changed:
 			again = true
@@ -159,7 +163,7 @@ func serveUntilTold(ctx context.Context, s *app.Server, signals <-chan os.Signal
 // drain drains s; a second signal stops it.
 func drain(s *app.Server, signals <-chan os.Signal) error {
 	done := make(chan error, 1)
-	go func() { done <- s.Drain(context.Background()) }()
+	go func() { done <- safely(func() error { return s.Drain(context.Background()) }) }()
 	for {
 		select {
 		case err := <-done:

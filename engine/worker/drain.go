@@ -12,10 +12,14 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// shutdown is the one end of a lifetime, shared by everyone who asks for it.
-type shutdown struct {
-	accepting    context.Context // ends when no more is claimed
+// lifetime is what lasts from a start to the stop after it, with the one end
+// that everyone who asks for it shares.
+type lifetime struct {
+	ctx          context.Context // ends when the loops are to end
+	stop         context.CancelFunc
+	accepting    context.Context // ends earlier: when no more is claimed
 	endAccepting context.CancelFunc
+	loops        sync.WaitGroup
 	done         chan struct{} // closed when the worker has stopped
 
 	mu      sync.Mutex
@@ -30,21 +34,22 @@ type bounds struct {
 	end      time.Time // nothing is waited for any more
 }
 
-func newShutdown() *shutdown {
-	sd := &shutdown{done: make(chan struct{}), changed: make(chan struct{}, 1)}
-	sd.accepting, sd.endAccepting = context.WithCancel(context.Background())
-	return sd
+func newLifetime() *lifetime {
+	l := &lifetime{done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	l.accepting, l.endAccepting = context.WithCancel(l.ctx)
+	return l
 }
 
 // tighten moves bounds forward where b is earlier.
-func (sd *shutdown) tighten(b bounds) {
-	sd.mu.Lock()
-	defer sd.mu.Unlock()
-	sd.bounds.abort = earlier(sd.bounds.abort, b.abort)
-	sd.bounds.handBack = earlier(sd.bounds.handBack, b.handBack)
-	sd.bounds.end = earlier(sd.bounds.end, b.end)
+func (l *lifetime) tighten(b bounds) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bounds.abort = earlier(l.bounds.abort, b.abort)
+	l.bounds.handBack = earlier(l.bounds.handBack, b.handBack)
+	l.bounds.end = earlier(l.bounds.end, b.end)
 	select {
-	case sd.changed <- struct{}{}:
+	case l.changed <- struct{}{}:
 	default:
 	}
 }
@@ -56,16 +61,17 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-func (sd *shutdown) now() bounds {
-	sd.mu.Lock()
-	defer sd.mu.Unlock()
-	return sd.bounds
+func (l *lifetime) now() bounds {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bounds
 }
 
 // Margins of a drain: what its end keeps for stopping and settling.
 const (
 	minMargin = 2 * time.Second
 	stopGrace = 2 * time.Second // of a stop without a drain
+	loopGrace = time.Second     // of loops whose context has ended
 )
 
 // Drain stops claiming and lets attempts finish. Near the end of budget, with a
@@ -91,7 +97,7 @@ func (w *Worker) Finish() { w.shut(bounds{}) }
 
 func (w *Worker) shut(b bounds) {
 	w.mu.Lock()
-	sd := w.shutdown
+	l := w.life
 	first := w.state == running
 	if !first && w.state != draining {
 		w.mu.Unlock()
@@ -99,32 +105,32 @@ func (w *Worker) shut(b bounds) {
 	}
 	w.state = draining
 	w.mu.Unlock()
-	sd.tighten(b)
+	l.tighten(b)
 	if first {
-		go w.tearDown(sd)
+		go w.tearDown(l)
 	}
-	<-sd.done
+	<-l.done
 }
 
 // tearDown is the order in which a lifetime ends.
-func (w *Worker) tearDown(sd *shutdown) {
-	defer close(sd.done)
-	sd.endAccepting()
+func (w *Worker) tearDown(l *lifetime) {
+	defer close(l.done)
+	l.endAccepting()
 
-	if !w.awaitQuiet(sd, func(b bounds) time.Time { return b.abort }) {
+	if !w.awaitQuiet(l, func(b bounds) time.Time { return b.abort }) {
 		w.abortAll()
-		if !w.awaitQuiet(sd, func(b bounds) time.Time { return b.handBack }) {
+		if !w.awaitQuiet(l, func(b bounds) time.Time { return b.handBack }) {
 			w.handBackAll()
-			if !w.awaitQuiet(sd, func(b bounds) time.Time { return b.end }) {
+			if !w.awaitQuiet(l, func(b bounds) time.Time { return b.end }) {
 				w.cfg.Logger.Error("jobs.worker.drain-abandoned",
 					slog.String("fix", "raise [runner] drain; the runs are redelivered"))
 			}
 		}
 	}
 
-	w.stopLoops()
+	l.stop()
 	w.leaveAll()
-	w.loops.Wait()
+	w.awaitLoops(l)
 
 	w.mu.Lock()
 	w.state = stopped
@@ -134,14 +140,14 @@ func (w *Worker) tearDown(sd *shutdown) {
 
 // awaitQuiet waits until nothing is claimed or run any more, or until the bound
 // that pick picks has come.
-func (w *Worker) awaitQuiet(sd *shutdown, pick func(bounds) time.Time) bool {
+func (w *Worker) awaitQuiet(l *lifetime, pick func(bounds) time.Time) bool {
 	for {
 		if w.isQuiet() {
 			return true
 		}
 		var timeout <-chan time.Time
 		var timer *time.Timer
-		if at := pick(sd.now()); !at.IsZero() {
+		if at := pick(l.now()); !at.IsZero() {
 			left := time.Until(at)
 			if left <= 0 {
 				return false
@@ -151,12 +157,29 @@ func (w *Worker) awaitQuiet(sd *shutdown, pick func(bounds) time.Time) bool {
 		}
 		select {
 		case <-w.quiet:
-		case <-sd.changed:
+		case <-l.changed:
 		case <-timeout:
 		}
 		if timer != nil {
 			timer.Stop()
 		}
+	}
+}
+
+// awaitLoops waits for the loops, which end soon unless a store does not heed
+// its context. Such a loop is left behind; what it still claims is handed back.
+func (w *Worker) awaitLoops(l *lifetime) {
+	ended := make(chan struct{})
+	go func() {
+		l.loops.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(loopGrace)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+		w.cfg.Logger.Error("jobs.worker.loops-abandoned")
 	}
 }
 

@@ -59,14 +59,15 @@ func (w *Worker) heartbeat(s *session) {
 
 var errStopped = errors.New("the session is over")
 
-// renew asks the store once and waits no longer than left, even for a store
-// that does not come back.
+// renew asks the store once. A call that hangs is ended early enough for
+// another try; one that does not heed its end is waited for no longer than
+// left, since two at a time could land in either order.
 func (w *Worker) renew(s *session, left time.Duration) (store.RenewResult, error) {
 	type answer struct {
 		res store.RenewResult
 		err error
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, left)
+	ctx, cancel := context.WithTimeout(s.ctx, min(left, w.cfg.Lease/6))
 	defer cancel()
 	held := w.heldBy(s)
 	c := make(chan answer, 1)
@@ -74,17 +75,17 @@ func (w *Worker) renew(s *session, left time.Duration) (store.RenewResult, error
 		res, err := w.cfg.Store.Renew(ctx, store.RenewParams{Worker: s.id, Lease: w.cfg.Lease, Held: held})
 		c <- answer{res, err}
 	}()
+	expiry := time.NewTimer(left)
+	defer expiry.Stop()
 	select {
 	case a := <-c:
 		return a.res, a.err
-	case <-ctx.Done():
-		if s.ctx.Err() != nil {
-			return store.RenewResult{}, errStopped
-		}
-		return store.RenewResult{}, ctx.Err()
+	case <-expiry.C:
+		return store.RenewResult{}, context.DeadlineExceeded
+	case <-s.ctx.Done():
 	case <-s.stop:
-		return store.RenewResult{}, errStopped
 	}
+	return store.RenewResult{}, errStopped
 }
 
 // heldBy is what a session holds and has not begun to settle.

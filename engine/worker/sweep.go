@@ -13,13 +13,13 @@ import (
 // sweep starts what every worker does for the whole queue, until life ends:
 // take back the runs of dead workers, delete what has outlived its retention,
 // and publish the gauges. Several workers doing it at once is harmless.
-func (w *Worker) sweep(life context.Context) {
-	w.loops.Go(func() {
-		w.failedRound("jobs.reclaim.failed")(w.reclaim(life), 1)
-		w.every(life, w.cfg.Lease/3, "jobs.reclaim.failed", w.reclaim)
+func (w *Worker) sweep(life *lifetime) {
+	life.loops.Go(func() {
+		w.failedRound("jobs.reclaim.failed")(w.reclaim(life.ctx), 1)
+		w.every(life.ctx, w.cfg.Lease/3, "jobs.reclaim.failed", w.reclaim)
 	})
-	w.loops.Go(func() { w.every(life, purgeEvery, "jobs.purge.failed", w.purge) })
-	w.loops.Go(func() { w.every(life, gaugeEvery, "jobs.gauges.failed", w.gauge) })
+	life.loops.Go(func() { w.every(life.ctx, purgeEvery, "jobs.purge.failed", w.purge) })
+	life.loops.Go(func() { w.every(life.ctx, gaugeEvery, "jobs.gauges.failed", w.gauge) })
 }
 
 func (w *Worker) every(life context.Context, interval time.Duration, event string, round func(context.Context) error) {

@@ -86,14 +86,12 @@ type Worker struct {
 	current  *session // takes claims; nil between two registrations
 	sessions map[*session]struct{}
 	rounds   int // claims under way
-	shutdown *shutdown
+	life     *lifetime
 	attempts int             // held by any session, lost ones included
 	reported map[string]bool // what a log line was written about once
 
-	quiet     chan struct{}      // capacity 1: rounds and attempts reached 0
-	replace   chan struct{}      // capacity 1: current has become nil
-	stopLoops context.CancelFunc // of this lifetime
-	loops     sync.WaitGroup
+	quiet   chan struct{} // capacity 1: rounds and attempts reached 0
+	replace chan struct{} // capacity 1: current has become nil
 }
 
 // New returns an idle worker. Errors: X_INVALID for a lease that is too short.
@@ -156,7 +154,8 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	before := w.state
 	w.state = running
-	w.shutdown = newShutdown()
+	life := newLifetime()
+	w.life = life
 	w.reported = map[string]bool{}
 	w.mu.Unlock()
 
@@ -169,18 +168,15 @@ func (w *Worker) Start(ctx context.Context) error {
 	}
 	w.install(s)
 
-	life, stop := context.WithCancel(context.Background())
-	w.stopLoops = stop
 	w.wakes.reset()
 	stopWakes := w.cfg.Store.Wakes(w.wake)
-	w.loops.Go(func() {
-		<-life.Done()
+	life.loops.Go(func() {
+		<-life.ctx.Done()
 		stopWakes()
 	})
-	w.loops.Go(func() { w.keepRegistered(life) })
+	life.loops.Go(func() { w.keepRegistered(life.ctx) })
+	life.loops.Go(func() { w.claims(life.accepting) })
 	w.sweep(life)
-	accepting := w.shutdown.accepting
-	w.loops.Go(func() { w.claims(accepting) })
 	return nil
 }
 

@@ -1,0 +1,363 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/enginetest"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/sqlite"
+	"github.com/jobrunner/runner/engine/worker"
+)
+
+// forFive is a job of five minutes.
+var forFive = handlers{"j": func(t *task) (any, error) { t.Work(5 * time.Minute); return nil, nil }}
+
+func TestOneFailedRenewalIsAWarningAndNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, forFive, nil)
+		fail := true
+		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
+			if fail {
+				fail = false
+				return enginetest.Away()
+			}
+			return call()
+		})
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
+		r.logged("jobs.heartbeat.failed", 1)
+		r.logged("jobs.lease.lost", 0)
+	})
+}
+
+func TestAWorkerThatCannotRenewForAWholeLeaseGivesUpItsRunsOnce(t *testing.T) {
+	for name, cut := range map[string]func(ctx context.Context) error{
+		"errors": func(context.Context) error { return enginetest.Away() },
+		"hangs":  hang,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, forFive, nil)
+				away := false
+				r.db.Between = onOp("Renew", func(ctx context.Context, call func() error) error {
+					if away {
+						return cut(ctx)
+					}
+					return call()
+				})
+				r.work(nil)
+				id := r.enqueue("j")
+				r.reaches(id, job.Running)
+				first := r.get(id).Worker
+				away = true
+				time.Sleep(45 * time.Second)
+				away = false
+				r.logged("jobs.lease.lost", 1)
+				run := r.settles(id)
+				r.ended(run, job.Done, "", 2)
+				if run.Orphans != 0 || run.Claims != 2 {
+					t.Errorf("orphans %d, claims %d", run.Orphans, run.Claims)
+				}
+				records, err := r.db.Attempts(t.Context(), id)
+				if err != nil || len(records) != 2 || records[0].Outcome != job.Orphaned || records[1].Worker == first {
+					t.Errorf("timeline %+v, %v; want the second attempt under a new worker id", records, err)
+				}
+				r.logged("jobs.settle.unowned", 0) // nothing was written of the lost attempt
+			})
+		})
+	}
+}
+
+func TestARenewalThatNeverComesBackIsALossOnceAndIgnoredAtLast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, forFive, nil)
+		stuck := true
+		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
+			if stuck {
+				stuck = false
+				time.Sleep(10 * time.Minute) // heeds no context
+			}
+			return call()
+		})
+		r.work(nil)
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		time.Sleep(31 * time.Second)
+		r.logged("jobs.lease.lost", 1)
+		r.ended(r.settles(id), job.Done, "", 2)
+		time.Sleep(15 * time.Minute)
+		r.logged("jobs.lease.lost", 1)
+	})
+}
+
+func TestARenewalThatLandsTooLateIsALossAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, forFive, nil)
+		slow := true
+		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
+			if slow {
+				slow = false
+				err := call()
+				time.Sleep(21 * time.Second) // 31s since the start of the last one that landed
+				return err
+			}
+			return call()
+		})
+		r.work(nil)
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		time.Sleep(35 * time.Second)
+		r.logged("jobs.lease.lost", 1)
+		r.settles(id)
+	})
+}
+
+func TestARenewalOnTheWireWhileARunSettlesIsNoLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(t *task) (any, error) { t.Work(10100 * time.Millisecond); return nil, nil }}, nil)
+		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
+			time.Sleep(500 * time.Millisecond) // the run ends meanwhile, so it is answered as lost
+			return call()
+		})
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
+		time.Sleep(time.Minute)
+		r.logged("jobs.lease.lost", 0)
+	})
+}
+
+func TestClocksThatDisagreeLoseNothing(t *testing.T) {
+	for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, forFive, nil)
+			db, err := sqlite.Open(t.Context(), sqlite.Config{
+				Path: sqlite.Memory, Create: true, Clock: func() time.Time { return time.Now().Add(skew) },
+			})
+			r.must(err)
+			defer db.Close()
+			r.db.Store = db
+			w := r.work(nil)
+			r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
+			r.logged("jobs.lease.lost", 0)
+			w.Stop()
+		})
+	}
+}
+
+func TestAWorkerWhoseRowIsGoneStartsOverUnderANewID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, forFive, nil)
+		r.work(nil)
+		id := r.enqueue("j")
+		first := r.reaches(id, job.Running).Worker
+		r.must(r.db.Store.Deregister(t.Context(), first)) // as an operator would
+		run := r.reaches(id, job.Running)
+		for run.Worker == first {
+			run = r.reaches(id, job.Running)
+		}
+		r.ended(r.settles(id), job.Done, "", 1)
+		r.logged("jobs.lease.lost", 1)
+	})
+}
+
+func TestRegisteringAgainOutlastsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, nil)
+		away := false
+		r.db.Between = func(_ context.Context, _ string, call func() error) error {
+			if away {
+				return enginetest.Away()
+			}
+			return call()
+		}
+		r.work(nil)
+		time.Sleep(time.Minute)
+		away = true
+		time.Sleep(10 * time.Minute)
+		away = false
+		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
+		if n := r.events.Count("jobs.worker.register-failed"); n == 0 || n > 10 {
+			t.Errorf("%d log lines for one outage", n)
+		}
+	})
+}
+
+func TestACancelledRunStopsAtTheNextRenewalAndStaysCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stepErr error
+		stopped := time.Time{}
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			<-t.Context.Done()
+			stopped = time.Now()
+			// A handler that does not care goes on, and its step is refused.
+			_, stepErr = t.Calls.StepBegin(t.Context, "after", abi.StepOnce)
+			return "done", nil
+		}}, nil)
+		r.work(nil)
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		_, err := r.db.Cancel(t.Context(), store.CancelParams{ID: id, Reason: "enough"})
+		r.must(err)
+		cancelled := time.Now()
+		time.Sleep(time.Minute)
+		if wait := stopped.Sub(cancelled); wait <= 0 || wait > 11*time.Second {
+			t.Errorf("stopped %v after the cancel, want at the next renewal", wait)
+		}
+		if abi.CodeOf(stepErr) != job.CodeCancelled {
+			t.Errorf("the step answered %v", stepErr)
+		}
+		run := r.get(id)
+		if run.State != job.Cancelled || run.Error.Message != "enough" || run.Steps != 0 || run.Output != nil {
+			t.Errorf("the run is %+v", run)
+		}
+		r.logged("jobs.lease.lost", 0)
+		r.logged("jobs.settle.unowned", 0)
+	})
+}
+
+func TestACancelThatThisProcessMadeIsHeardAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, forFive, nil)
+		w := r.work(nil)
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		_, err := r.queue.Cancel(t.Context(), id, "")
+		r.must(err)
+		w.Cancelled(id)
+		synctest.Wait()
+		if n := r.guest.Running(); n != 0 {
+			t.Errorf("%d attempts still run", n)
+		}
+	})
+}
+
+func TestAStalledWorkersWritesMissAndItsSuccessorsLand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wake := make(chan struct{})
+		var staleStep error
+		outputs := 0
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			if t.Attempt.Meta.Attempt == 1 {
+				<-wake // a process that was paused: it does not notice that time passes
+				_, staleStep = t.Calls.StepBegin(context.Background(), "one", 0)
+				if staleStep == nil {
+					_, staleStep = t.Calls.StepEnd(context.Background(), []byte(`"stale"`))
+				}
+				return "stale", nil
+			}
+			outputs++
+			_, err := t.Step("one", func() (any, error) { return "fresh", nil })
+			return "fresh", err
+		}}, nil)
+		first := r.view()
+		stalled := false
+		first.Between = func(ctx context.Context, op string, call func() error) error {
+			if stalled && (op == "Renew" || op == "Register" || op == "Claim" || op == "Reclaim") {
+				return hang(ctx)
+			}
+			return call()
+		}
+		w1 := r.work(r.through(first))
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		stalled = true
+		r.work(r.through(r.view()))
+		run := r.settles(id)
+		close(wake)
+		time.Sleep(time.Second)
+		after := r.get(id)
+		r.ended(after, job.Done, "", 2)
+		if string(after.Output) != `"fresh"` || outputs != 1 || !after.FinishedAt.Equal(run.FinishedAt) {
+			t.Errorf("output %s after %d fresh bodies", after.Output, outputs)
+		}
+		if abi.CodeOf(staleStep) != job.CodeLeaseLost {
+			t.Errorf("the stale step answered %v", staleStep)
+		}
+		steps, err := r.db.ListSteps(t.Context(), id)
+		if err != nil || len(steps) != 1 || string(steps[0].Output) != `"fresh"` {
+			t.Errorf("steps %+v, %v", steps, err)
+		}
+		stalled = false
+		w1.Stop()
+	})
+}
+
+func TestARunThatKillsItsWorkersIsBuriedAfterThree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, policy(func(p *job.RetryPolicy) { p.Attempts = 10 }))
+		poison := r.enqueue("j")
+		// Workers that claim it and die, beside one that only sweeps.
+		r.work(func(c *worker.Config) { c.Queues = []string{"other"} })
+		for _, id := range []string{"w1", "w2", "w3"} {
+			if runs := r.claimBy(id); len(runs) != 1 {
+				t.Fatalf("worker %s claimed %d runs", id, len(runs))
+			}
+			time.Sleep(45 * time.Second)
+		}
+		run := r.get(poison)
+		r.ended(run, job.Dead, job.CodeWorkerLost, 3)
+		if run.Orphans != 3 {
+			t.Errorf("orphans %d", run.Orphans)
+		}
+		r.logged("jobs.reclaim.requeued", 2)
+		r.logged("jobs.claim.exhausted", 1)
+		innocent := r.enqueue("j")
+		r.work(nil)
+		r.ended(r.settles(innocent), job.Done, "", 1)
+	})
+}
+
+func TestALeaseThatLapsesOnTheLastAttemptBuriesTheRun(t *testing.T) {
+	for _, keep := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, handlers{"j": nil}, policy(func(p *job.RetryPolicy) { p.Attempts, p.DeadLetter = 1, keep }))
+			id := r.enqueue("j")
+			r.claimBy("w1")
+			r.work(nil)
+			time.Sleep(time.Minute)
+			want := job.Dead
+			if !keep {
+				want = job.Failed
+			}
+			r.ended(r.get(id), want, job.CodeMaxAttempts, 1)
+		})
+	}
+}
+
+func TestAloneTakesOverWhatThePredecessorHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, nil)
+		id := r.enqueue("j")
+		r.claimBy("killed a moment ago")
+		began := time.Now()
+		r.work(func(c *worker.Config) { c.Alone = true })
+		run := r.settles(id)
+		r.ended(run, job.Done, "", 2)
+		if took := run.FinishedAt.Sub(began); took > time.Second {
+			t.Errorf("taken over after %v", took)
+		}
+	})
+}
+
+func TestFinishedRunsArePurgedAfterTheirRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, func(m *manifest.Manifest) {
+			m.Jobs["j"].Retention = time.Hour
+		})
+		r.work(nil)
+		id := r.enqueue("j")
+		r.settles(id)
+		time.Sleep(59 * time.Minute)
+		r.get(id)
+		time.Sleep(3 * time.Minute)
+		if _, err := r.db.Get(t.Context(), id); abi.CodeOf(err) != job.CodeNotFound {
+			t.Errorf("after its retention: %v", err)
+		}
+	})
+}

@@ -229,6 +229,7 @@ func (s *State) yield() {
 
 // stepSeen is the set of step names of an attempt. Most have a handful.
 type stepSeen struct {
+	buf  [4]string // what few starts in
 	few  []string
 	many map[string]struct{}
 }
@@ -250,6 +251,8 @@ func (s *stepSeen) add(name string) {
 	switch {
 	case s.many != nil:
 		s.many[name] = struct{}{}
+	case s.few == nil:
+		s.few = append(s.buf[:0], name)
 	case len(s.few) < 16:
 		s.few = append(s.few, name)
 	default:

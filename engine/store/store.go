@@ -77,7 +77,8 @@ type Claimer interface {
 	// advancing the claim ordinal. It rotates over the tenants that have due
 	// runs, so that one tenant's backlog delays another by one rotation at
 	// most; within a tenant lower priorities go first, then earlier due times,
-	// then ids. Paused queues are skipped.
+	// then ids. Paused queues are skipped. A delayed or suspended run whose time
+	// has come may be made ready by any claim before one takes it.
 	// Errors: X_JOB_CLAIM_QUEUES_EMPTY without queues; X_INVALID for a negative limit.
 	Claim(ctx context.Context, p ClaimParams) (ClaimResult, error)
 }
@@ -113,7 +114,7 @@ type Settler interface {
 	Settle(ctx context.Context, batch []SettleParams) ([]SettleResult, error)
 }
 
-// SettleParams ends one attempt. The store checks Outcome.Settles(To), gives an
+// SettleParams ends one attempt and, but for a shed one, resets Orphans. The store checks Outcome.Settles(To), gives an
 // uncounted attempt back, clears the claim, appends the attempt to the run's
 // timeline (except a first attempt that completed) and, if To is terminal,
 // stamps FinishedAt and ExpiresAt.
@@ -183,7 +184,8 @@ type StepResult struct {
 // Workers keeps the heartbeat rows. A run's lease is its worker's: it lapses
 // with the row, for all runs at once.
 type Workers interface {
-	// Register adds a worker whose id no row has ever had.
+	// Register adds a worker whose id no row has ever had. Errors: X_INVALID for
+	// an id that is registered, or a lease of nothing.
 	Register(ctx context.Context, p RegisterParams) error
 	// Renew extends a lease that has not lapsed and answers which of the held
 	// runs are still running under their Ref, in one round trip. A lapsed or
@@ -191,13 +193,16 @@ type Workers interface {
 	// nothing revives it.
 	Renew(ctx context.Context, p RenewParams) (RenewResult, error)
 	// Deregister removes the row; runs it still holds are ready at once,
-	// uncounted. A renewal after it does not bring the row back.
+	// uncounted, with an interrupted attempt in their timeline. A renewal after
+	// it does not bring the row back.
 	Deregister(ctx context.Context, worker string) error
 	// Reclaim ends the claims of lapsed workers in one atomic write that
 	// re-checks that they have lapsed: a run with attempts left becomes ready
 	// with its attempt counted and Orphans one higher; one without, or with
 	// MaxOrphans reached, is buried as dead (failed for DropJobs) with
-	// X_JOB_MAX_ATTEMPTS or X_JOB_WORKER_LOST. Lapsed rows without runs are removed.
+	// X_JOB_MAX_ATTEMPTS or X_JOB_WORKER_LOST (which wins if both hold). The
+	// timeline gets an orphaned attempt; the run's own Error is set by a burial
+	// only. Lapsed rows without runs are removed.
 	Reclaim(ctx context.Context, p ReclaimParams) (ReclaimResult, error)
 	// ListWorkers returns the registered workers ordered by id.
 	ListWorkers(ctx context.Context) ([]Worker, error)
@@ -235,7 +240,7 @@ type LostRun struct {
 	State job.State // the run's state now; "" if it is gone
 }
 
-// ReclaimParams bounds one reclaim. MaxOrphans is how many leases may lapse in
+// ReclaimParams bounds one reclaim. Limit 0 is 1,000 runs. MaxOrphans is how many leases may lapse in
 // a row before a run is buried whatever attempts remain; 0 is no bound.
 type ReclaimParams struct {
 	Limit      int
@@ -245,7 +250,7 @@ type ReclaimParams struct {
 	Retention map[string]time.Duration
 }
 
-// ReclaimResult names what moved.
+// ReclaimResult names what moved, without Input and Output.
 type ReclaimResult struct {
 	Requeued []job.Run
 	Buried   []job.Run // State is dead or failed
@@ -277,7 +282,9 @@ type Notifier interface {
 type Admin interface {
 	// Get returns one run with input and output. Errors: X_JOB_NOT_FOUND.
 	Get(ctx context.Context, id string) (job.Run, error)
-	// List returns runs newest first, without Input and Output. Errors: X_JOB_PAGE_INVALID.
+	// List returns runs newest first, without Input and Output; newest is by id,
+	// since ids are time-ordered. Runs with a state of another build are left
+	// out. Errors: X_JOB_PAGE_INVALID, X_INVALID (State).
 	List(ctx context.Context, p ListParams) ([]job.Run, error)
 	// Attempts returns the timeline of a run in claim order.
 	Attempts(ctx context.Context, runID string) ([]job.AttemptRecord, error)
@@ -285,11 +292,14 @@ type Admin interface {
 	// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE (terminal).
 	Cancel(ctx context.Context, p CancelParams) (job.Run, error)
 	// Requeue makes a terminal run ready again with attempt 0, keeping id,
-	// claim ordinal and steps. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE
-	// (live), X_JOB_DUPLICATE (another live run holds the key).
+	// claim ordinal and steps; Progress, Output and Orphans are cleared, and the
+	// record that a first attempt left out when it completed is added. Errors:
+	// X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live), X_JOB_DUPLICATE (another
+	// live run holds the key), X_INVALID (FromStep names no step).
 	Requeue(ctx context.Context, p RequeueParams) (job.Run, error)
 	// Purge deletes finished runs whose ExpiresAt has passed, oldest first,
-	// with their steps and attempts, and answers how many.
+	// with their steps and attempts, and answers how many. It is not atomic:
+	// with an error it answers how many were deleted before it.
 	Purge(ctx context.Context, limit int) (int, error)
 	// Stats counts for gauges.
 	Stats(ctx context.Context) (Stats, error)

@@ -12,6 +12,13 @@ WHERE runs.id = ?1 ORDER BY attempts.claim
 -- ?1 seq, ?2 now, ?3 expires_at
 UPDATE runs SET state = 'cancelled', finished_at = ?2, expires_at = ?3 WHERE seq = ?1
 
+-- name: record_first_attempt
+-- The record that a first attempt left out when it completed, because its run
+-- said the same: after a requeue the run does not any more.
+INSERT INTO attempts (run, claim, attempt, worker, outcome, reported, claimed_at, settled_at, module, steps)
+SELECT seq, claims, attempt, worker, 'completed', 1, claimed_at, finished_at, module, steps
+FROM runs WHERE seq = ?1 AND state = 'done' AND claims = 1
+
 -- name: requeue_run
 -- ?1 seq, ?2 now, ?3 max_attempts, ?4 steps
 UPDATE runs SET state = 'ready', attempt = 0, max_attempts = ?3, orphans = 0, steps = ?4, run_at = ?2,

@@ -68,3 +68,10 @@ func TestConformanceInMemory(t *testing.T) {
 func TestConformanceInFile(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) storetest.DB { return openTest(tb, filepath.Join(tb.TempDir(), "runs.db")) })
 }
+
+// A fixed seed that every store runs, and one of today's.
+func TestRandom(t *testing.T) {
+	for _, seed := range []uint64{1, uint64(time.Now().UnixNano())} {
+		storetest.Random(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 1500)
+	}
+}

@@ -35,7 +35,10 @@ func openConn(cfg Config, flags sqlite3.OpenFlag) (*conn, error) {
 		return nil, err
 	}
 	c := &conn{db: db, stmts: make([]*sqlite3.Stmt, len(statements))}
-	err = errors.Join(
+	// Plans must not depend on bound values: SQLite would prepare a statement
+	// again whenever they change.
+	_, err = db.Config(sqlite3.DBCONFIG_ENABLE_QPSG, true)
+	err = errors.Join(err,
 		db.BusyTimeout(cfg.BusyTimeout),
 		db.Exec(`PRAGMA trusted_schema=OFF; PRAGMA foreign_keys=OFF; PRAGMA temp_store=MEMORY; PRAGMA cache_size=-16384`),
 	)

@@ -94,10 +94,10 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 		// condition that it can see.
 		where = append(where, "state = '"+string(st)+"'")
 		if st == job.Delayed || st == job.Suspended {
-			where = append(where, "state IN ('delayed', 'suspended')")
+			where = append(where, defines["waiting"])
 		}
 		if st == job.Failed || st == job.Dead || st == job.Cancelled {
-			where = append(where, "state IN ('failed', 'dead', 'cancelled')")
+			where = append(where, "finished_at IS NOT NULL AND state <> 'done'")
 		}
 		if i := listIndex[st]; i != "" {
 			index = i

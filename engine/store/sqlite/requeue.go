@@ -11,9 +11,10 @@ import (
 )
 
 var (
-	qRequeueRun      = named("requeue_run")
-	qStepSeq         = named("step_seq")
-	qDeleteStepsFrom = named("delete_steps_from")
+	qRecordFirstAttempt = named("record_first_attempt")
+	qRequeueRun         = named("requeue_run")
+	qStepSeq            = named("step_seq")
+	qDeleteStepsFrom    = named("delete_steps_from")
 )
 
 // Requeue implements store.Admin.
@@ -30,12 +31,28 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, er
 		if err := tx.requeueable(&r); err != nil {
 			return err
 		}
-		ended := r.State
+		from := int64(0)
 		if p.FromStep != "" {
-			if r.Steps, err = tx.rewind(&r, seq, p.FromStep); err != nil {
+			if from, err = tx.stepSeq(&r, seq, p.FromStep); err != nil {
 				return err
 			}
 		}
+		// Nothing is refused from here on.
+		record := tx.use(qRecordFirstAttempt)
+		record.int(seq)
+		if err := record.exec(); err != nil {
+			return err
+		}
+		if from > 0 {
+			q := tx.use(qDeleteStepsFrom)
+			q.int(seq)
+			q.int(from)
+			if err := q.exec(); err != nil {
+				return err
+			}
+			r.Steps = int(from - 1)
+		}
+		ended := r.State
 		if p.Attempts > 0 {
 			r.MaxAttempts = p.Attempts
 		}
@@ -80,28 +97,24 @@ func (t *tx) requeueable(r *job.Run) error {
 	}
 }
 
-// rewind deletes a step's record and those after it, and returns how many
-// records are left.
-func (t *tx) rewind(r *job.Run, seq int64, step string) (left int, err error) {
+// stepSeq finds the place of a step in the run's history.
+func (t *tx) stepSeq(r *job.Run, seq int64, step string) (int64, error) {
 	q := t.use(qStepSeq)
 	q.int(seq)
 	q.text(step)
-	from := int64(0)
+	place := int64(0)
 	if q.step() {
-		from = q.colInt(0)
+		place = q.colInt(0)
 	}
 	if err := q.end(); err != nil {
 		return 0, err
 	}
-	if from == 0 {
+	if place == 0 {
 		return 0, &abi.Error{
 			Code:    job.CodeInvalid,
 			Message: fmt.Sprintf("run %s has no step named %q", r.ID, step),
 			Fix:     "list its steps with `runner jobs show " + r.ID + "`",
 		}
 	}
-	q = t.use(qDeleteStepsFrom)
-	q.int(seq)
-	q.int(from)
-	return int(from - 1), q.exec()
+	return place, nil
 }

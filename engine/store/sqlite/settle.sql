@@ -33,10 +33,11 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)
 
 -- name: settled_before
 -- ?1 id, ?2 worker, ?3 claim. Whether this claim was already settled by its own
--- worker: as the run's latest claim, or as an earlier one in the timeline.
-SELECT CASE WHEN {live} THEN run_at END FROM runs INDEXED BY runs_id
-WHERE id = ?1 AND claims = ?3 AND settled = ?3 AND worker = ?2
-UNION ALL
+-- worker, and when the run was due then: in the timeline, or, of a first attempt
+-- that completed and left no record, in the row.
 SELECT attempts.run_at FROM runs INDEXED BY runs_id JOIN attempts ON attempts.run = runs.seq
 WHERE runs.id = ?1 AND attempts.claim = ?3 AND attempts.worker = ?2 AND attempts.reported = 1
+UNION ALL
+SELECT NULL FROM runs INDEXED BY runs_id
+WHERE id = ?1 AND claims = ?3 AND settled = ?3 AND worker = ?2
 LIMIT 1

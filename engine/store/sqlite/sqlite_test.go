@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"strings"
 	"testing"
 )
 
@@ -34,4 +35,56 @@ func TestStatementsPrepare(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// No statement walks all runs, and no claim, settle or step builds a temporary
+// table: what that costs grows with the database, or is paid on every run.
+func TestStatementPlans(t *testing.T) {
+	walks := map[string]bool{ // live indexes and small tables, as a whole, on purpose
+		"stats_ready": true, "stats_waiting": true, "stats_running": true,
+		"stats_ended": true, "stats_workers": true, "lapsed_workers": true, "lapse_workers": true, "list_workers": true,
+	}
+	temporary := map[string]bool{
+		"promote":        true, // the ids it moves
+		"upsert_step":    true, // the row it answers
+		"stats_running":  true, // a few running runs
+		"lapsed_workers": true, // a few workers
+		"list_steps":     true, // one run's steps
+	}
+	s := open(t, Config{Path: Memory})
+	err := s.w.do(t.Context(), func(tx *tx) error {
+		for name, st := range statements {
+			for _, detail := range explain(t, tx.conn, "EXPLAIN QUERY PLAN "+st.text, 3) {
+				if strings.HasPrefix(detail, "SCAN") && !walks[name] {
+					t.Errorf("%s: %s", name, detail)
+				}
+			}
+			for _, opcode := range explain(t, tx.conn, "EXPLAIN "+st.text, 1) {
+				switch opcode {
+				case "OpenEphemeral", "OpenAutoindex", "SorterOpen":
+					if !temporary[name] {
+						t.Errorf("%s: %s", name, opcode)
+					}
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func explain(t *testing.T, c *conn, text string, column int) []string {
+	t.Helper()
+	s, _, err := c.db.Prepare(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var out []string
+	for s.Step() {
+		out = append(out, s.ColumnText(column))
+	}
+	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 
@@ -77,6 +78,8 @@ type writer struct {
 	kick chan struct{} // one value when pending is not empty
 	end  chan struct{} // closed when the goroutine has returned
 
+	ops sync.Pool // of *op, used up
+
 	mu      sync.Mutex
 	pending []*op
 	closed  bool
@@ -91,7 +94,14 @@ func startWriter(cfg *Config, c *conn, reopen func() (*conn, error), onWake func
 	return w
 }
 
-var opPool = sync.Pool{New: func() any { return &op{done: make(chan struct{}, 1)} }}
+// newOp takes an op that is used up, or makes one. They are kept per writer, not
+// per process: a channel made in a testing/synctest bubble must not leave it.
+func (w *writer) newOp() *op {
+	if o, ok := w.ops.Get().(*op); ok {
+		return o
+	}
+	return &op{done: make(chan struct{}, 1)}
+}
 
 // do has run executed in a transaction and returns once that is on disk. A
 // context that ends while the op waits withdraws it; one that ends later is too
@@ -101,7 +111,7 @@ func (w *writer) do(ctx context.Context, run func(tx *tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	o := opPool.Get().(*op)
+	o := w.newOp()
 	o.run, o.err = run, nil
 	w.mu.Lock()
 	if w.closed {
@@ -121,7 +131,7 @@ func (w *writer) do(ctx context.Context, run func(tx *tx) error) error {
 	}
 	err := o.err
 	o.run = nil
-	opPool.Put(o)
+	w.ops.Put(o)
 	return err
 }
 
@@ -186,6 +196,11 @@ func (w *writer) loop() {
 			for i, o := range batch {
 				batch[i] = nil
 				o.done <- struct{}{}
+			}
+			if len(batch) > 1 {
+				// Whoever was answered may write again at once: letting them
+				// halves the commits where callers would take turns.
+				runtime.Gosched()
 			}
 		}
 	}

@@ -133,6 +133,24 @@ var operateTests = []test{
 			e.finish(again, job.Completed, job.Done)
 		}
 	}},
+	{"a requeue writes down the first attempt that left no record", func(e *env) {
+		r := e.start("w", store.EnqueueParams{})
+		e.saveStep(store.StepParams{Ref: refOf(r), Name: "a"})
+		p := store.SettleParams{Ref: refOf(r), Outcome: job.Completed, To: job.Done, Module: "m"}
+		e.settle(p)
+		ended := e.get(r.ID)
+		e.requeue(store.RequeueParams{ID: r.ID, FromStep: "a"})
+		want := []job.AttemptRecord{{
+			Claim: 1, Attempt: 1, Worker: "w", Outcome: job.Completed, ClaimedAt: r.ClaimedAt, SettledAt: ended.FinishedAt, Module: "m", StepsAtEnd: 1,
+		}}
+		if d := cmp.Diff(want, e.attempts(r.ID)); d != "" {
+			e.Fatalf("timeline (-want +got):\n%s", d)
+		}
+		e.claimOne("w")
+		if res := e.settle(p); !res.Landed {
+			e.Fatal("a repeat of the first settle did not find its own")
+		}
+	}},
 	{"a cancelled run can be requeued", func(e *env) {
 		id := e.add(store.EnqueueParams{})
 		if _, err := e.db.Cancel(e.ctx, store.CancelParams{ID: id}); err != nil {

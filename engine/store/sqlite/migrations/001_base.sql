@@ -42,17 +42,19 @@ CREATE TABLE runs (
 
 CREATE UNIQUE INDEX runs_id ON runs (id);
 
+-- A run is live until finished_at is set. Conditions avoid IN: SQLite builds a
+-- table of its list each time an update asks whether a row is in the index.
+
 -- The idempotency namespace. enqueue.sql spells the same expression.
-CREATE UNIQUE INDEX runs_key ON runs (job, tenant, key)
-  WHERE key <> '' AND state IN ('ready', 'delayed', 'running', 'suspended');
+CREATE UNIQUE INDEX runs_key ON runs (job, tenant, key) WHERE key <> '' AND finished_at IS NULL;
 
 -- The claim path. Live runs only, each in at most one of the three.
 CREATE INDEX runs_ready ON runs (queue, tenant, priority, run_at, id) WHERE state = 'ready';
-CREATE INDEX runs_waiting ON runs (queue, run_at) WHERE state IN ('delayed', 'suspended');
+CREATE INDEX runs_waiting ON runs (queue, run_at) WHERE state = 'delayed' OR state = 'suspended';
 CREATE INDEX runs_running ON runs (worker) WHERE state = 'running';
 
 -- Listings of what people look for among millions of done runs.
-CREATE INDEX runs_ended ON runs (state, id) WHERE state IN ('failed', 'dead', 'cancelled');
+CREATE INDEX runs_ended ON runs (state, id) WHERE finished_at IS NOT NULL AND state <> 'done';
 CREATE INDEX runs_parent ON runs (parent, id) WHERE parent IS NOT NULL;
 
 CREATE INDEX runs_expiry ON runs (expires_at) WHERE expires_at IS NOT NULL;

@@ -1,0 +1,447 @@
+package storetest
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// model is a store without a database: maps, one op at a time, no regard for
+// speed. It is what Random compares a store with.
+type model struct {
+	now     time.Time
+	runs    map[string]*modelRun
+	workers map[string]*modelWorker
+	purged  map[string]bool
+}
+
+type modelRun struct {
+	job.Run
+	steps    []job.Step
+	attempts []job.AttemptRecord
+	settled  map[int64]time.Time // claims that their own worker ended, and when the run was due then
+	worker   map[int64]string    // who held which claim
+}
+
+type modelWorker struct{ expires time.Time }
+
+func newModel() *model {
+	return &model{runs: map[string]*modelRun{}, workers: map[string]*modelWorker{}, purged: map[string]bool{}}
+}
+
+func (m *model) holder(jobName, tenant, key string) *modelRun {
+	if key == "" {
+		return nil
+	}
+	for _, r := range m.runs {
+		if r.Job == jobName && r.Tenant == tenant && r.Key == key && r.State.Live() {
+			return r
+		}
+	}
+	return nil
+}
+
+func (m *model) enqueue(batch []store.EnqueueParams) []store.EnqueueResult {
+	out := make([]store.EnqueueResult, len(batch))
+	for i, p := range batch {
+		r := m.runs[p.ID]
+		if r == nil {
+			r = m.holder(p.Job, p.Tenant, p.Key)
+		}
+		if r != nil {
+			out[i] = store.EnqueueResult{ID: r.ID, Deduped: true, State: r.State}
+			continue
+		}
+		runAt := p.RunAt
+		if runAt.IsZero() {
+			runAt = m.now.Add(p.Delay)
+		}
+		state := job.Ready
+		if runAt.After(m.now) {
+			state = job.Delayed
+		}
+		m.runs[p.ID] = &modelRun{
+			Run: job.Run{
+				ID: p.ID, Job: p.Job, Queue: p.Queue, Tenant: p.Tenant, Key: p.Key, State: state, Priority: p.Priority,
+				MaxAttempts: p.MaxAttempts, Input: p.Input, Parent: p.Parent, EnqueuedBy: p.EnqueuedBy, RunAt: runAt, CreatedAt: m.now,
+			},
+			settled: map[int64]time.Time{}, worker: map[int64]string{},
+		}
+		out[i] = store.EnqueueResult{ID: p.ID, State: state}
+	}
+	return out
+}
+
+func (m *model) alive(worker string) bool {
+	w := m.workers[worker]
+	return w != nil && w.expires.After(m.now)
+}
+
+// due reports whether a claim may take the run.
+func (m *model) due(r *modelRun) bool {
+	return r.State == job.Ready || (r.State == job.Delayed || r.State == job.Suspended) && !r.RunAt.After(m.now)
+}
+
+// claim checks that what a store handed out is what it may, and follows it.
+// Which tenant comes first is the store's to choose; everything else is not.
+func (m *model) claim(worker string, ql store.QueueLimit, got []job.Run) (problem string) {
+	byTenant := map[string][]*modelRun{}
+	total := 0
+	for _, r := range m.runs {
+		if r.Queue == ql.Queue && m.due(r) {
+			byTenant[r.Tenant] = append(byTenant[r.Tenant], r)
+			total++
+		}
+	}
+	if want := min(total, ql.Limit); len(got) != want {
+		return "the number of runs is wrong"
+	}
+	taken := map[string]int{}
+	for _, g := range got {
+		taken[g.Tenant]++
+	}
+	for tenant, runs := range byTenant {
+		sort.Slice(runs, func(i, j int) bool {
+			a, b := runs[i], runs[j]
+			if a.Priority != b.Priority {
+				return a.Priority < b.Priority
+			}
+			if !a.RunAt.Equal(b.RunAt) {
+				return a.RunAt.Before(b.RunAt)
+			}
+			return a.ID < b.ID
+		})
+		for other, n := range taken {
+			if n > taken[tenant]+1 && taken[tenant] < len(runs) {
+				return "tenant " + other + " was served before tenant " + tenant
+			}
+		}
+	}
+	for _, g := range got {
+		if len(byTenant[g.Tenant]) == 0 || byTenant[g.Tenant][0].ID != g.ID {
+			return "run " + g.ID + " was not next of its tenant"
+		}
+		r := byTenant[g.Tenant][0]
+		byTenant[g.Tenant] = byTenant[g.Tenant][1:]
+		r.State, r.Worker, r.ClaimedAt = job.Running, worker, m.now
+		r.Attempt++
+		r.Claims++
+		r.worker[r.Claims] = worker
+		if r.StartedAt.IsZero() {
+			r.StartedAt = m.now
+		}
+	}
+	return ""
+}
+
+func (m *model) held(ref job.Ref) *modelRun {
+	r := m.runs[ref.RunID]
+	if r == nil || r.State != job.Running || r.Worker != ref.Worker || r.Claims != ref.Claim {
+		return nil
+	}
+	return r
+}
+
+func (m *model) saveStep(r *modelRun, p store.StepParams) store.StepResult {
+	out := store.StepResult{Landed: true, At: m.now}
+	output := p.Output
+	if len(p.Enqueue) > 0 || p.OutputEnqueued {
+		out.Enqueued = m.enqueue(p.Enqueue)
+	}
+	if p.OutputEnqueued {
+		results := []abi.EnqueueResult{}
+		for _, e := range out.Enqueued {
+			results = append(results, abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped})
+		}
+		output, _ = json.Marshal(results)
+		out.Output = output
+	}
+	st := job.Step{
+		Name: p.Name, Seq: len(r.steps) + 1, Kind: p.Kind, Status: p.Status, Attempts: p.Attempts, Output: output,
+		StartedAt: m.now.Add(-p.Elapsed), FinishedAt: m.now,
+	}
+	if p.Error != nil {
+		st.Error = *p.Error
+	}
+	if p.Status == job.StepSleeping {
+		st.WakeAt = m.wakeAt(p)
+	}
+	if p.Module != "" {
+		r.Module = p.Module
+	}
+	for i := range r.steps {
+		if r.steps[i].Name == p.Name {
+			st.Seq, st.StartedAt = r.steps[i].Seq, r.steps[i].StartedAt
+			r.steps[i] = st
+			return out
+		}
+	}
+	r.steps = append(r.steps, st)
+	r.Steps++
+	return out
+}
+
+func (m *model) wakeAt(p store.StepParams) time.Time {
+	if !p.WakeAt.IsZero() {
+		return p.WakeAt
+	}
+	return m.now.Add(p.Sleep)
+}
+
+func (m *model) settle(p store.SettleParams) store.SettleResult {
+	r := m.held(p.Ref)
+	if r == nil {
+		r = m.runs[p.Ref.RunID]
+		if r == nil || r.worker[p.Ref.Claim] != p.Ref.Worker {
+			return store.SettleResult{}
+		}
+		runAt, ok := r.settled[p.Ref.Claim]
+		return store.SettleResult{Landed: ok, RunAt: runAt}
+	}
+	if p.Step != nil {
+		m.saveStep(r, *p.Step)
+	}
+	var runAt time.Time
+	if p.To.Live() {
+		runAt = m.now
+		if p.To != job.Ready {
+			runAt = runAt.Add(p.Delay)
+		}
+		if p.Step != nil && p.Step.Status == job.StepSleeping {
+			runAt = m.wakeAt(*p.Step)
+		}
+	}
+	attempt := r.Attempt
+	if !p.Outcome.Counted() {
+		r.Attempt = max(r.Attempt-1, 0)
+	}
+	if p.Outcome != job.Shed {
+		r.Orphans = 0
+	}
+	if p.Module != "" {
+		r.Module = p.Module
+	}
+	if p.Progress != nil {
+		r.Progress = *p.Progress
+	}
+	if p.To == job.Done {
+		r.Output = p.Output
+	}
+	m.end(r, p.To, runAt, p.Retention, p.Error)
+	r.settled[p.Ref.Claim] = runAt
+	if p.Ref.Claim != 1 || p.Outcome != job.Completed {
+		m.record(r, p.Ref, attempt, p.Outcome, runAt, p.Error)
+	}
+	return store.SettleResult{Landed: true, RunAt: runAt}
+}
+
+func (m *model) end(r *modelRun, to job.State, runAt time.Time, retention time.Duration, failure *job.Failure) {
+	r.State, r.Worker = to, ""
+	if failure != nil {
+		r.Error = *failure
+	}
+	if to.Live() {
+		r.RunAt = runAt
+		return
+	}
+	r.FinishedAt = m.now
+	if retention > 0 {
+		r.ExpiresAt = m.now.Add(retention)
+	}
+}
+
+func (m *model) record(r *modelRun, ref job.Ref, attempt int, outcome job.Outcome, runAt time.Time, failure *job.Failure) {
+	rec := job.AttemptRecord{
+		Claim: ref.Claim, Attempt: attempt, Worker: ref.Worker, Outcome: outcome, ClaimedAt: r.ClaimedAt, SettledAt: m.now,
+		RunAt: runAt, Module: r.Module, StepsAtEnd: r.Steps,
+	}
+	if failure != nil {
+		rec.Error = *failure
+	}
+	r.attempts = append(r.attempts, rec)
+}
+
+func (m *model) renew(p store.RenewParams) store.RenewResult {
+	out := store.RenewResult{Alive: m.alive(p.Worker)}
+	if out.Alive {
+		m.workers[p.Worker].expires = m.now.Add(p.Lease)
+	}
+	for _, ref := range p.Held {
+		if out.Alive && ref.Worker == p.Worker && m.held(ref) != nil {
+			continue
+		}
+		lost := store.LostRun{Ref: ref}
+		if r := m.runs[ref.RunID]; r != nil {
+			lost.State = r.State
+		}
+		out.Lost = append(out.Lost, lost)
+	}
+	return out
+}
+
+func (m *model) heldBy(worker string) []*modelRun {
+	var out []*modelRun
+	for _, r := range m.runs {
+		if r.State == job.Running && r.Worker == worker {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (m *model) deregister(worker string) {
+	for _, r := range m.heldBy(worker) {
+		ref := job.Ref{RunID: r.ID, Worker: worker, Claim: r.Claims}
+		attempt := r.Attempt
+		r.Attempt = max(r.Attempt-1, 0)
+		m.end(r, job.Ready, m.now, 0, nil)
+		m.record(r, ref, attempt, job.Interrupted, m.now, nil)
+	}
+	delete(m.workers, worker)
+}
+
+// reclaim reclaims everything that has lapsed; its texts are the store's.
+func (m *model) reclaim(p store.ReclaimParams, texts func(id string) job.Failure) (requeued, buried []string) {
+	for id := range m.workers {
+		if m.alive(id) {
+			continue
+		}
+		for _, r := range m.heldBy(id) {
+			ref := job.Ref{RunID: r.ID, Worker: id, Claim: r.Claims}
+			r.Orphans++
+			failure := texts(r.ID)
+			if !(p.MaxOrphans > 0 && r.Orphans >= p.MaxOrphans) && r.Attempt < r.MaxAttempts {
+				m.end(r, job.Ready, m.now, 0, nil)
+				m.record(r, ref, r.Attempt, job.Orphaned, m.now, &failure)
+				requeued = append(requeued, r.ID)
+				continue
+			}
+			to := job.Dead
+			if slices.Contains(p.DropJobs, r.Job) {
+				to = job.Failed
+			}
+			m.end(r, to, time.Time{}, p.Retention[r.Job], &failure)
+			m.record(r, ref, r.Attempt, job.Orphaned, time.Time{}, &failure)
+			buried = append(buried, r.ID)
+		}
+		delete(m.workers, id)
+	}
+	return requeued, buried
+}
+
+// cancel returns the code of its refusal, or "".
+func (m *model) cancel(p store.CancelParams) string {
+	r := m.runs[p.ID]
+	switch {
+	case r == nil:
+		return job.CodeNotFound
+	case r.State.Terminal():
+		return job.CodeNotCancellable
+	}
+	var failure *job.Failure
+	if p.Reason != "" {
+		failure = &job.Failure{Code: job.CodeCancelled, Message: p.Reason}
+	}
+	m.end(r, job.Cancelled, time.Time{}, p.Retention, failure)
+	return ""
+}
+
+func (m *model) requeue(p store.RequeueParams) string {
+	r := m.runs[p.ID]
+	switch {
+	case r == nil:
+		return job.CodeNotFound
+	case r.State.Live():
+		return job.CodeNotRequeueable
+	case m.holder(r.Job, r.Tenant, r.Key) != nil:
+		return job.CodeDuplicate
+	}
+	stepsAtEnd := r.Steps
+	if p.FromStep != "" {
+		i := slices.IndexFunc(r.steps, func(s job.Step) bool { return s.Name == p.FromStep })
+		if i < 0 {
+			return job.CodeInvalid
+		}
+		r.steps = r.steps[:i]
+		r.Steps = i
+	}
+	if p.Attempts > 0 {
+		r.MaxAttempts = p.Attempts
+	}
+	if r.State == job.Done && r.Claims == 1 {
+		r.attempts = append(r.attempts, job.AttemptRecord{
+			Claim: 1, Attempt: r.Attempt, Worker: r.worker[1], Outcome: job.Completed, ClaimedAt: r.ClaimedAt, SettledAt: r.FinishedAt,
+			Module: r.Module, StepsAtEnd: stepsAtEnd,
+		})
+	}
+	r.State, r.Attempt, r.Orphans, r.RunAt = job.Ready, 0, 0, m.now
+	r.FinishedAt, r.ExpiresAt, r.Output, r.Progress = time.Time{}, time.Time{}, nil, job.Progress{}
+	return ""
+}
+
+// purge deletes everything that has expired.
+func (m *model) purge() int {
+	n := 0
+	for id, r := range m.runs {
+		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(m.now) {
+			delete(m.runs, id)
+			m.purged[id] = true
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) stats() store.Stats {
+	out := store.Stats{Now: m.now}
+	queues := map[string]*store.QueueStats{}
+	for _, r := range m.runs {
+		q := queues[r.Queue]
+		if q == nil {
+			q = &store.QueueStats{Queue: r.Queue}
+			queues[r.Queue] = q
+		}
+		switch {
+		case m.due(r):
+			q.Ready++
+			if q.OldestDue.IsZero() || r.RunAt.Before(q.OldestDue) {
+				q.OldestDue = r.RunAt
+			}
+		case r.State == job.Delayed:
+			q.Delayed++
+		case r.State == job.Suspended:
+			q.Suspended++
+		case r.State == job.Running:
+			q.Running++
+		case r.State == job.Done:
+			q.Done++
+		case r.State == job.Failed:
+			q.Failed++
+		case r.State == job.Dead:
+			q.Dead++
+		case r.State == job.Cancelled:
+			q.Cancelled++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		out.Queues = append(out.Queues, *queues[name])
+	}
+	for id := range m.workers {
+		if m.alive(id) {
+			out.Workers++
+		}
+	}
+	return out
+}
+
+// list is every run, newest first.
+func (m *model) list() []string {
+	return slices.SortedFunc(maps.Keys(m.runs), func(a, b string) int { return -strings.Compare(a, b) })
+}

@@ -187,6 +187,9 @@ func (w *walker) function(i int) error {
 			w.facts.features[featureRefs] = true
 			at := r.p
 			f := p.funcIndex(r)
+			if r.ok() && (p.declared == nil || !p.declared[f]) {
+				r.malformed(fmt.Sprintf("ref.func of function %d, which nothing declares", f))
+			}
 			w.edits = append(w.edits, edit{at: at, end: r.p, kind: editFunc, index: f})
 		case clsRef:
 			w.facts.features[featureRefs] = true

@@ -42,7 +42,7 @@ func (p *parsed) constExpr(r *reader) constant {
 			r.refType()
 			push(constant{})
 		case 0xd2:
-			p.funcIndex(r)
+			p.declare(p.funcIndex(r))
 			push(constant{})
 		case 0xfd:
 			if r.u8() != 0x0c {

@@ -2,18 +2,14 @@ package wasmbin
 
 import "fmt"
 
-// elemSegment remembers only where the function indices are.
-type elemSegment struct{ start, end int }
-
 // parseElements checks the element section.
 func (p *parsed) parseElements(r *reader) {
 	for range r.count("element segments", 3, maxElements) {
-		start := r.p
 		p.element(r, nil, nil)
 		if !r.ok() {
 			return
 		}
-		p.elems = append(p.elems, elemSegment{start, r.p})
+		p.nElems++
 	}
 }
 
@@ -30,7 +26,9 @@ func (p *parsed) element(r *reader, fn func(uint32) uint32, out []byte) []byte {
 	index := func(read func(*reader) uint32) {
 		copied()
 		i := read(r)
-		if fn != nil {
+		if fn == nil {
+			p.declare(i)
+		} else {
 			out = appendU32(out, fn(i))
 		}
 		start = r.p

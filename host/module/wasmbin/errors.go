@@ -16,6 +16,8 @@ const (
 	TooComplex
 	// Rejected: readable, but Report.Reject is not empty. Only Rewrite answers it.
 	Rejected
+	// Internal: this package failed. It is a defect here, whatever the module.
+	Internal
 )
 
 // String is the kind in words.
@@ -31,6 +33,8 @@ func (k ErrorKind) String() string {
 		return "too complex"
 	case Rejected:
 		return "rejected"
+	case Internal:
+		return "an internal failure"
 	}
 	return "unknown"
 }
@@ -54,3 +58,11 @@ func (e *Error) Error() string {
 type unsupported struct{ reason string }
 
 func (u *unsupported) Error() string { return u.reason }
+
+// contain turns a panic of this package into an error: a module that finds a
+// defect here must not end the process that reads it.
+func contain(err *error) {
+	if x := recover(); x != nil {
+		*err = &Error{Internal, -1, fmt.Sprintf("the module could not be read because of a defect of the runner: %v", x)}
+	}
+}

@@ -109,8 +109,8 @@ func (p *parsed) bulkImmediates(r *reader, sub uint32) {
 	case subMemoryFill:
 		r.zero("a memory other than 0")
 	case subTableInit, subElemDrop:
-		if i := r.u32(); r.ok() && i >= uint32(len(p.elems)) {
-			r.malformed(fmt.Sprintf("element segment %d of %d", i, len(p.elems)))
+		if i := r.u32(); r.ok() && i >= uint32(p.nElems) {
+			r.malformed(fmt.Sprintf("element segment %d of %d", i, p.nElems))
 		}
 		if sub == subTableInit {
 			p.tableIndex(r)

@@ -47,7 +47,8 @@ type parsed struct {
 	nImpGlobs  int
 	exports    []parsedExport
 	start      *uint32
-	elems      []elemSegment
+	nElems     int
+	declared   []bool // by function: it occurs outside of code, so that ref.func may name it
 	datas      []dataSegment
 	dataCount  *uint32
 	bodies     []reader // of defined functions, from their locals on
@@ -66,7 +67,6 @@ type parsedImport struct {
 	module, name string
 	kind         Kind
 	typ          uint32 // of a function
-	start, end   int    // of its bytes in the section's body
 }
 
 type parsedExport struct {
@@ -173,7 +173,7 @@ func (p *parsed) parseTypes(r *reader) {
 func (p *parsed) parseImports(r *reader) {
 	p.imports = make([]parsedImport, 0, r.count("imports", 4, maxImports))
 	for range cap(p.imports) {
-		im := parsedImport{start: r.p, module: r.name(), name: r.name(), kind: Kind(r.u8())}
+		im := parsedImport{module: r.name(), name: r.name(), kind: Kind(r.u8())}
 		if !r.ok() {
 			return
 		}
@@ -196,11 +196,10 @@ func (p *parsed) parseImports(r *reader) {
 		default:
 			r.malformed("unknown kind of import")
 		}
-		im.end = r.p
-		p.imports = append(p.imports, im)
 		if !r.ok() {
 			return
 		}
+		p.imports = append(p.imports, im)
 	}
 }
 
@@ -224,13 +223,24 @@ func (p *parsed) funcIndex(r *reader) uint32 {
 	return i
 }
 
+// declare makes a function legal for ref.func.
+func (p *parsed) declare(i uint32) {
+	if p.declared == nil {
+		p.declared = make([]bool, len(p.funcTypes))
+	}
+	if int(i) < len(p.declared) {
+		p.declared[i] = true
+	}
+}
+
 func (p *parsed) parseFunctions(r *reader) {
 	n := r.count("functions", 1, maxFunctions)
 	for range n {
-		p.funcTypes = append(p.funcTypes, p.typeIndex(r))
+		t := p.typeIndex(r)
 		if !r.ok() {
 			return
 		}
+		p.funcTypes = append(p.funcTypes, t)
 	}
 }
 
@@ -318,6 +328,9 @@ func (p *parsed) parseExports(r *reader) {
 			return
 		}
 		seen[x.name] = struct{}{}
+		if x.kind == KindFunc {
+			p.declare(x.index)
+		}
 		p.exports = append(p.exports, x)
 	}
 }

@@ -38,7 +38,8 @@ type Rewritten struct {
 // Rewrite makes a module stoppable and its state reachable; the package's
 // comment says what it changes. Its error is an *Error; of kind Rejected, if
 // the module's Report has reasons to reject it.
-func Rewrite(b []byte, o Options) (*Rewritten, error) {
+func Rewrite(b []byte, o Options) (res *Rewritten, err error) {
+	defer contain(&err)
 	if o.Prefix == "" {
 		o.Prefix = "__runner"
 	}
@@ -201,7 +202,7 @@ func (w *rewriter) module(p *parsed, walk *walker, rep *Report) *Rewritten {
 	section(secMemory, 1, p.newMemory())
 	section(secGlobal, uint32(len(p.globals)-p.nImpGlobs)+1, append(p.newGlobals(), byte(typeI32), 1, 0x41, 0, 0x0b))
 	section(secExport, nExports, exports)
-	section(secElement, uint32(len(p.elems)), p.newElements())
+	section(secElement, uint32(p.nElems), p.newElements())
 	if !omit {
 		copied(secDataCount)
 	}

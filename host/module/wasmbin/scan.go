@@ -14,8 +14,9 @@ import (
 //
 // The time is linear in the size of the module, the memory about twice its
 // size at most.
-func Scan(b []byte) (*Report, error) {
-	_, _, rep, err := scan(b, nil)
+func Scan(b []byte) (rep *Report, err error) {
+	defer contain(&err)
+	_, _, rep, err = scan(b, nil)
 	return rep, err
 }
 
@@ -24,18 +25,22 @@ func Scan(b []byte) (*Report, error) {
 func scan(b []byte, visit func(w *walker, i int)) (*parsed, *walker, *Report, error) {
 	rep := &Report{MemoryMax: pageLimit}
 	p, err := parse(b)
+	done, err := rejected(rep, err)
+	if err != nil {
+		return nil, nil, nil, err
+	}
 	p.describe(rep)
-	if done, err := rejected(rep, err); done {
-		return p, nil, rep, err
+	if done {
+		return p, nil, rep, nil
 	}
 	rep.Reject = append(rep.Reject, p.rejectState()...)
 	w := newWalker(p)
 	for i := range p.bodies {
 		if err := w.function(i); err != nil {
-			done, err := rejected(rep, p.inFunction(i, err))
-			if done {
-				return p, nil, rep, err
+			if _, err := rejected(rep, p.inFunction(i, err)); err != nil {
+				return nil, nil, nil, err
 			}
+			return p, nil, rep, nil
 		}
 		if visit != nil && len(rep.Reject) == 0 {
 			visit(w, i)
@@ -46,7 +51,7 @@ func scan(b []byte, visit func(w *walker, i int)) (*parsed, *walker, *Report, er
 	return p, w, rep, nil
 }
 
-// rejected sorts a problem into the report or the error.
+// rejected sorts what stopped the reading into the report or the error.
 func rejected(rep *Report, err error) (bool, error) {
 	if err == nil {
 		return false, nil

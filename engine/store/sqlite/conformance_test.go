@@ -75,3 +75,13 @@ func TestRandom(t *testing.T) {
 		storetest.Random(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 1500)
 	}
 }
+
+func TestHammer(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Run("memory", func(t *testing.T) {
+		storetest.Hammer(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 200)
+	})
+	t.Run("file", func(t *testing.T) {
+		storetest.Hammer(t, func(tb testing.TB) storetest.DB { return openTest(tb, filepath.Join(tb.TempDir(), "runs.db")) }, seed, 200)
+	})
+}

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"os"
 	"time"
 
 	"github.com/jobrunner/runner/abi/guest"
@@ -18,8 +19,20 @@ func init() {
 
 func main() {}
 
-// coolOff is how long a new organisation is left alone.
-const coolOff = 72 * time.Hour
+// How long a new organisation is left alone, and how long after that the digest
+// goes out. The manifest may shorten them, as in env = { COOL_OFF = "2s" }: a
+// handler's environment is what its module was granted, and nothing else.
+var (
+	coolOff     = granted("COOL_OFF", 72*time.Hour)
+	digestAfter = granted("DIGEST_AFTER", time.Hour)
+)
+
+func granted(name string, otherwise time.Duration) time.Duration {
+	if d, err := time.ParseDuration(os.Getenv(name)); err == nil {
+		return d
+	}
+	return otherwise
+}
 
 // Input is what onboard-org is enqueued with.
 type Input struct {
@@ -69,7 +82,7 @@ func onboard(ctx *guest.Ctx, in Input) (Output, error) {
 	// recorded.
 	run, err := guest.Step(ctx, "schedule-digest", func() (string, error) {
 		ctx.Log("body schedule-digest")
-		return ctx.Enqueue("send-digest", Digest{OrgID: org.ID, URL: org.URL}, guest.Delay(time.Hour))
+		return ctx.Enqueue("send-digest", Digest{OrgID: org.ID, URL: org.URL}, guest.Delay(digestAfter))
 	})
 	if err != nil {
 		return Output{}, err

@@ -18,6 +18,7 @@ const (
 func (t *table) allow() Allow {
 	var a Allow
 	list, at := t.texts("http", "https://api.example.com/*")
+	list = t.most("http", list)
 	for i, pattern := range list {
 		if problem := httpPatternProblem(pattern); problem != "" {
 			name := indexed(t.name("http"), i)
@@ -31,8 +32,8 @@ func (t *table) allow() Allow {
 		}
 		a.HTTP = append(a.HTTP, pattern)
 	}
-	t.most("http", len(list))
 	list, at = t.texts("secrets", "STRIPE_KEY")
+	list = t.most("secrets", list)
 	for i, name := range list {
 		if !envName(name) {
 			key := indexed(t.name("secrets"), i)
@@ -41,11 +42,10 @@ func (t *table) allow() Allow {
 		}
 		a.Secrets = append(a.Secrets, name)
 	}
-	t.most("secrets", len(list))
 	if env := t.table("env", `{ REGION = "eu" }`); env != nil {
-		t.most("env", len(env.n.keys))
-		a.Env = make(map[string]string, len(env.n.keys))
-		for _, name := range env.n.keys {
+		names := t.most("env", env.n.keys)
+		a.Env = make(map[string]string, len(names))
+		for _, name := range names {
 			if !envName(name) {
 				t.c.add(env.n.keyAt[name], CodeName, env.name(name), env.name(name)+" is not the name of an environment variable", "a name has A-Z a-z 0-9 _ and does not start with a digit")
 				continue
@@ -66,10 +66,13 @@ func (t *table) allow() Allow {
 	return a
 }
 
-func (t *table) most(key string, n int) {
-	if n > maxGrants {
-		t.bad(key, CodeValue, fmt.Sprintf("has %d entries; at most %d are allowed", n, maxGrants), "")
+// most refuses a list that is too long, and returns what is to be looked at.
+func (t *table) most(key string, list []string) []string {
+	if len(list) > maxGrants {
+		t.bad(key, CodeValue, fmt.Sprintf("has %d entries; at most %d are allowed", len(list), maxGrants), "")
+		return nil
 	}
+	return list
 }
 
 func envName(s string) bool {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,7 +62,7 @@ func parse(path string, data []byte, root *os.Root) (*Manifest, *Report) {
 	m := c.manifest(path, data, root)
 	if len(c.problems) > 0 {
 		sortProblems(c.problems)
-		return nil, &Report{File: path, Problems: c.problems}
+		return nil, &Report{File: path, Problems: c.problems, More: c.more}
 	}
 	return m, nil
 }
@@ -103,9 +104,9 @@ func (c *checker) manifest(path string, data []byte, root *os.Root) *Manifest {
 		Modules:   map[string]Module{},
 		Jobs:      map[string]*Job{},
 		Schedules: map[string]*Schedule{},
-		placed:    map[string]place{},
+		tree:      tree,
+		places:    c.places,
 	}
-	c.remember(m.placed, tree, "")
 	l := &loader{checker: c, m: m, dir: dir, root: root, named: map[string]map[string]bool{}, schemas: map[string]*Schema{}}
 	top := &table{c: c, n: tree}
 	l.runner(top)
@@ -157,12 +158,8 @@ func (l *loader) declared(t *table, key, section, name string) bool {
 	if l.named[section][name] {
 		return true
 	}
-	var known []string
-	for k := range l.named[section] {
-		known = append(known, k)
-	}
 	one := strings.TrimSuffix(section, "s")
-	fix := didYouMean(name, known)
+	fix := l.suggest(name, maps.Keys(l.named[section]))
 	if fix == "" {
 		fix = "declare it: [" + join(section, name) + "]"
 	}
@@ -175,11 +172,7 @@ func (m *Manifest) Job(name string) (*Job, error) {
 	if j := m.Jobs[name]; j != nil {
 		return j, nil
 	}
-	var known []string
-	for k := range m.Jobs {
-		known = append(known, k)
-	}
-	fix := didYouMean(name, known)
+	fix := didYouMean(name, maps.Keys(m.Jobs))
 	if fix == "" {
 		fix = "declare [" + join("jobs", clip(name)) + "]"
 	}

@@ -21,7 +21,8 @@ type Manifest struct {
 	Schedules map[string]*Schedule
 
 	unenforced []Problem
-	placed     map[string]place
+	tree       *node // for the places of problems that are found later
+	places     *places
 }
 
 // Runner is the [runner] table.

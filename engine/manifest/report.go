@@ -41,6 +41,7 @@ func (p Problem) Err() *abi.Error {
 type Report struct {
 	File     string    `json:"file"`
 	Problems []Problem `json:"problems"`
+	More     int       `json:"more,omitempty"` // found beyond the first thousand and not listed
 }
 
 // Error is the text rendering without its last newline.
@@ -73,8 +74,8 @@ func (r *Report) Text() string {
 			fmt.Fprintf(&b, "    %s\n", oneLine(p.Fix))
 		}
 	}
-	if len(r.Problems) > 1 {
-		fmt.Fprintf(&b, "%d problems in %s\n", len(r.Problems), r.File)
+	if n := len(r.Problems) + r.More; n > 1 {
+		fmt.Fprintf(&b, "%d problems in %s\n", n, r.File)
 	}
 	return b.String()
 }

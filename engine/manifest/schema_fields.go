@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -38,7 +39,7 @@ func (s *Schema) fieldProblem(path []string) string {
 				}
 			}
 			hint := ""
-			if h := didYouMean(segment, known); h != "" {
+			if h := didYouMean(segment, slices.Values(known)); h != "" {
 				hint = "; " + h
 			}
 			return fmt.Sprintf("the schema %s has no property %s%s", s.path, name, hint)

@@ -2,6 +2,7 @@ package manifest
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -15,10 +16,19 @@ type checker struct {
 	file     string
 	places   *places
 	problems []Problem
+	more     int // problems beyond maxProblems
 }
+
+// maxProblems bounds a report. A file with more is not a manifest with
+// problems but something else.
+const maxProblems = 1000
 
 // add reports a problem at an offset of the file.
 func (c *checker) add(at int, code, key, message, fix string) {
+	if len(c.problems) == maxProblems {
+		c.more++
+		return
+	}
 	line, column := c.places.of(at)
 	c.problems = append(c.problems, Problem{
 		File: c.file, Line: line, Column: column,
@@ -153,7 +163,7 @@ func (t *table) choice(key, def string, of ...string) string {
 		return def
 	}
 	if !slices.Contains(of, s) {
-		t.bad(key, CodeValue, "must be one of "+words(of)+"; this is "+quote(s), didYouMean(s, of))
+		t.bad(key, CodeValue, "must be one of "+words(of)+"; this is "+quote(s), t.c.suggest(s, slices.Values(of)))
 		return def
 	}
 	return s
@@ -258,7 +268,7 @@ func (t *table) close() {
 		if t.path != "" {
 			where = t.path
 		}
-		fix := didYouMean(key, t.known)
+		fix := t.c.suggest(key, slices.Values(t.known))
 		section, name, nested := strings.Cut(t.path, ".")
 		if v.kind == kindTable && nested && !strings.Contains(name, ".") && fix == "" &&
 			slices.Contains([]string{"queues", "modules", "jobs", "schedules"}, section) {
@@ -313,17 +323,33 @@ func words(of []string) string {
 	return strings.Join(of[:len(of)-1], ", ") + " or " + of[len(of)-1]
 }
 
-// didYouMean is a fix that names the closest of the known words, or "".
-func didYouMean(got string, known []string) string {
-	best, distance := "", math.MaxInt
-	plain := func(s string) string {
-		return strings.NewReplacer("-", "", "_", "", ".", "").Replace(strings.ToLower(s))
+// suggest is didYouMean for the first problems of a file. Past those nobody
+// reads the suggestions, and to look for one is what costs time in a file that
+// is all problems.
+func (c *checker) suggest(got string, known iter.Seq[string]) string {
+	if len(c.problems) > 100 {
+		return ""
 	}
+	return didYouMean(got, known)
+}
+
+var separators = strings.NewReplacer("-", "", "_", "", ".", "")
+
+// didYouMean is a fix that names the closest of the known words, or "".
+// Of very many it looks at some.
+func didYouMean(got string, known iter.Seq[string]) string {
 	if len(got) > 2*maxName {
 		return ""
 	}
-	for _, k := range known {
-		d := editDistance(plain(got), plain(k))
+	best, distance := "", math.MaxInt
+	plain := func(s string) string { return separators.Replace(strings.ToLower(s)) }
+	got = plain(got)
+	n := 0
+	for k := range known {
+		if n++; n > 2000 {
+			break
+		}
+		d := editDistance(got, plain(k))
 		if d < distance || d == distance && k < best {
 			best, distance = k, d
 		}

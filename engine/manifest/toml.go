@@ -15,10 +15,16 @@ import (
 // The file is read with go-toml's parser of expressions, the only maintained
 // one in Go that says where in the file each key and value stands; a report
 // with places is the point of this package. That parser leaves two things to
-// its caller: that no key is defined twice, which build says with both places,
-// and the inside of numbers and dates, for which the same library's decoder is
-// run over the file as the last judge. Its package is called unstable because
-// its API may change between minor versions; all use of it is in this file.
+// its caller: that no key is defined twice, which is said here with both
+// places, and the inside of numbers and dates, which the same library's
+// decoder judges one by one. The decoder is not run over the whole file,
+// because it looks for repeated keys in time quadratic in their number: a file
+// of a megabyte took it a minute. A fuzz test holds the two together.
+//
+// The parser's package is called unstable because its API may change between
+// minor versions; all use of it is in this file.
+
+const syntaxFix = "see https://toml.io for the syntax"
 
 // kind is what a TOML value is.
 type kind uint8
@@ -43,7 +49,8 @@ type node struct {
 	children map[string]*node
 	keyAt    map[string]int // where each child's key first stands
 
-	header bool // a table with a [header] of its own
+	header bool // a table with a [header] of its own, or that may never have one
+	dotted bool // a table made by a dotted key: only dotted keys may add to it
 	closed bool // an inline table or a list of values: nothing may be added
 }
 
@@ -96,23 +103,10 @@ func (c *checker) tree(data []byte) *node {
 			msg = pe.Message
 			at = min(max(cap(data)-cap(pe.Highlight), 0), len(data))
 		}
-		c.add(at, CodeSyntax, "", "this is not TOML: "+strings.TrimPrefix(msg, "toml: "), "see https://toml.io for the syntax")
+		c.add(at, CodeSyntax, "", "this is not TOML: "+strings.TrimPrefix(msg, "toml: "), syntaxFix)
 		return nil
 	}
 	if len(c.problems) > 0 {
-		return nil
-	}
-	var all map[string]any
-	if err := toml.Unmarshal(data, &all); err != nil {
-		at, msg := 0, err.Error()
-		var de *toml.DecodeError
-		if errors.As(err, &de) {
-			line, column := de.Position()
-			if line >= 1 && line <= len(c.places.starts) {
-				at = c.places.starts[line-1] + column - 1
-			}
-		}
-		c.add(at, CodeSyntax, "", "this is not TOML: "+strings.TrimPrefix(msg, "toml: "), "see https://toml.io for the syntax")
 		return nil
 	}
 	return b.root
@@ -125,6 +119,7 @@ type builder struct {
 	root    *node
 	current *node  // table that key = value lines go into
 	path    string // of current, for messages
+	long    bool   // a key was too long
 }
 
 type key struct {
@@ -154,11 +149,14 @@ func (b *builder) expression(n *unstable.Node) {
 // problem the lines beneath it go into a table that nobody reads.
 func (b *builder) header(ks []key, list bool) {
 	last := ks[len(ks)-1]
-	parent, ok := b.descend(b.root, "", ks[:len(ks)-1], true)
-	b.path = dotted("", ks)
 	table := newTable(last.at)
 	table.header = true
-	b.current = table
+	b.current, b.path = table, ""
+	if b.tooLong("", ks) {
+		return
+	}
+	b.path = dotted("", ks)
+	parent, ok := b.descend(b.root, "", ks[:len(ks)-1], true)
 	if !ok {
 		return
 	}
@@ -186,13 +184,13 @@ func (b *builder) descend(n *node, path string, ks []key, headers bool) (*node, 
 		next := n.children[k.name]
 		if next == nil {
 			next = newTable(k.at)
-			next.header = !headers // dotted keys: no [header] may define it again
+			next.header, next.dotted = !headers, !headers
 			n.put(k.name, k.at, next)
 		}
 		if headers && next.kind == kindList && !next.closed {
 			next = next.items[len(next.items)-1]
 		}
-		if next.kind != kindTable || next.closed {
+		if next.kind != kindTable || next.closed || !headers && !next.dotted {
 			b.twice(dotted(path, ks[:i+1]), k.at, n.keyAt[k.name])
 			return nil, false
 		}
@@ -203,6 +201,9 @@ func (b *builder) descend(n *node, path string, ks []key, headers bool) (*node, 
 
 func (b *builder) keyValue(into *node, path string, n *unstable.Node) {
 	ks := b.keys(n.Key())
+	if b.tooLong(path, ks) {
+		return
+	}
 	last := ks[len(ks)-1]
 	parent, ok := b.descend(into, path, ks[:len(ks)-1], false)
 	full := dotted(path, ks)
@@ -229,14 +230,20 @@ func (b *builder) value(n *unstable.Node, path string, at int) *node {
 		v.kind = kindString
 	case unstable.Integer:
 		v.kind = kindInt
+		b.judge(v)
 	case unstable.Float:
 		v.kind = kindFloat
+		b.judge(v)
 	case unstable.Bool:
 		v.kind = kindBool
 	case unstable.Array:
 		v.kind, v.closed = kindList, true
 		for it := n.Children(); it.Next(); {
-			v.items = append(v.items, b.value(it.Node(), indexed(path, len(v.items)), at))
+			item := indexed(path, len(v.items))
+			if b.tooLong(item, nil) {
+				break
+			}
+			v.items = append(v.items, b.value(it.Node(), item, at))
 		}
 	case unstable.InlineTable:
 		v = newTable(at)
@@ -246,9 +253,57 @@ func (b *builder) value(n *unstable.Node, path string, at int) *node {
 		v.header, v.closed = true, true
 	default:
 		v.kind = kindDate
+		b.judge(v)
 	}
 	return v
 }
+
+// judge reports a number or a date that is none to the decoder.
+func (b *builder) judge(v *node) {
+	if plainNumber(v.text) {
+		return
+	}
+	var one struct{ V any }
+	if err := toml.Unmarshal([]byte("V = "+v.text), &one); err != nil {
+		at := v.at
+		var de *toml.DecodeError
+		if errors.As(err, &de) {
+			_, column := de.Position()
+			at += max(column-len("V = ")-1, 0)
+		}
+		b.c.add(at, CodeSyntax, "", "this is not TOML: "+strings.TrimPrefix(err.Error(), "toml: "), syntaxFix)
+	}
+}
+
+// plainNumber reports whether s is a decimal number as nearly all are.
+func plainNumber(s string) bool {
+	return s != "" && len(s) <= 18 && (s == "0" || s[0] != '0') && digits(s)
+}
+
+// tooLong refuses a key whose full name is longer than maxPath, which bounds
+// how deep a file nests as well: every key in it costs its whole path here and
+// there, and half a megabyte of "a.a.a." would cost gigabytes.
+func (b *builder) tooLong(path string, ks []key) bool {
+	n := len(path)
+	for _, k := range ks {
+		n += 1 + len(k.name)
+	}
+	if n <= maxPath {
+		return false
+	}
+	at := 0
+	if len(ks) > 0 {
+		at = ks[0].at
+	}
+	if !b.long {
+		b.long = true // once: the rest of the file may be made of them
+		b.c.add(at, CodeName, "", fmt.Sprintf("the full name of this key is longer than %d bytes", maxPath), "shorten it, or nest less")
+	}
+	return true
+}
+
+// maxPath bounds a key's dotted name, in bytes.
+const maxPath = 1000
 
 // twice reports a key that is defined a second time.
 func (b *builder) twice(path string, at, first int) {

@@ -36,11 +36,13 @@ func init() {
 	guest.Job("memory", func(*guest.Ctx, none) (int, error) {
 		var all [][]byte
 		for {
+			//lint:ignore SA4010 it is there to fill memory
 			all = append(all, make([]byte, 1<<20))
 		}
 	})
 	guest.Job("spin", func(c *guest.Ctx, _ none) (none, error) {
 		c.Log("spinning")
+		//lint:ignore SA5002 it is there to be stopped
 		for {
 		}
 	})
@@ -62,6 +64,7 @@ func init() {
 
 func deeper(n int, room [64]int) int {
 	room[n%64] = n
+	//lint:ignore SA5007 it is there to overflow
 	return deeper(n+1, room) + room[(n+1)%64]
 }
 

@@ -29,7 +29,8 @@ const (
 //
 // An entry whose answer was lost, or that met a store which is away, is written
 // again until its context ends: operations given to a batcher must be safe to
-// repeat. An entry that the store refuses does not harm its neighbours.
+// repeat. An entry that the store refuses does not harm its neighbours. An
+// error is store.ErrUnknown if any of the tries may have done the operation.
 type batcher[P, R any] struct {
 	write   func(ctx context.Context, batch []P) ([]R, error)
 	size    func(*P) int
@@ -119,7 +120,7 @@ func (b *batcher[P, R]) run() {
 			return
 		}
 		b.mu.Unlock()
-		b.send(batch)
+		b.send(batch, false)
 		clear(batch)
 	}
 }
@@ -141,8 +142,9 @@ func (b *batcher[P, R]) take(batch []entry[P, R]) []entry[P, R] {
 	return batch
 }
 
-// send writes batch and answers each entry.
-func (b *batcher[P, R]) send(batch []entry[P, R]) {
+// send writes batch and answers each entry. unsure says that an earlier try may
+// have done it.
+func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 	backoff := loop.Backoff{Floor: retryFloor, Ceiling: retryCeiling}
 	params := make([]P, 0, len(batch))
 	for len(batch) > 0 {
@@ -151,20 +153,21 @@ func (b *batcher[P, R]) send(batch []entry[P, R]) {
 			params = append(params, batch[i].p)
 		}
 		results, err := b.try(params)
-		switch {
-		case err == nil:
+		if err == nil {
 			b.observe(len(batch))
 			for i := range batch {
 				batch[i].done(results[i], nil)
 			}
 			return
-		case !transient(err):
-			b.alone(batch, err)
+		}
+		unsure = unsure || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
+		if !transient(err) {
+			b.alone(batch, err, unsure)
 			return
 		}
-		if batch = gaveUp(batch, err); len(batch) > 0 {
+		if batch = gaveUp(batch, err, unsure); len(batch) > 0 {
 			time.Sleep(backoff.Next())
-			batch = gaveUp(batch, err)
+			batch = gaveUp(batch, err, unsure)
 		}
 	}
 }
@@ -185,25 +188,33 @@ func (b *batcher[P, R]) try(params []P) ([]R, error) {
 const writeTimeout = 15 * time.Second
 
 // alone finds the entry that made the store refuse a whole batch with err.
-func (b *batcher[P, R]) alone(batch []entry[P, R], err error) {
-	var zero R
+func (b *batcher[P, R]) alone(batch []entry[P, R], err error, unsure bool) {
 	if len(batch) == 1 {
-		batch[0].done(zero, err)
+		var zero R
+		batch[0].done(zero, doubted(err, unsure))
 		return
 	}
 	for i := range batch {
-		b.send(batch[i : i+1])
+		b.send(batch[i:i+1], unsure)
 	}
+}
+
+// doubted is err, as ErrUnknown if a try before it may have done the operation.
+func doubted(err error, unsure bool) error {
+	if unsure && !errors.Is(err, store.ErrUnknown) {
+		return errors.Join(err, store.ErrUnknown)
+	}
+	return err
 }
 
 // gaveUp answers the entries whose context has ended with err and returns the
 // others.
-func gaveUp[P, R any](batch []entry[P, R], err error) []entry[P, R] {
+func gaveUp[P, R any](batch []entry[P, R], err error, unsure bool) []entry[P, R] {
 	var zero R
 	left := batch[:0]
 	for _, e := range batch {
 		if e.ctx.Err() != nil {
-			e.done(zero, err)
+			e.done(zero, doubted(err, unsure))
 			continue
 		}
 		left = append(left, e)

@@ -158,6 +158,23 @@ func TestAnErrorThatNoRepeatMendsIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
+func TestARefusalAfterALostAnswerLeavesTheOutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := &abi.Error{Code: job.CodeDatabaseFull}
+		tries := 0
+		b := doubler(func(context.Context, []int) ([]int, error) {
+			if tries++; tries == 1 {
+				return nil, store.ErrUnknown
+			}
+			return nil, full
+		})
+		_, err := b.do(t.Context(), 1)
+		if !errors.Is(err, full) || !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("error is %v, want the refusal and the doubt", err)
+		}
+	})
+}
+
 func TestACallerWhoLeavesLearnsThatTheOutcomeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gate := make(chan struct{})

@@ -75,7 +75,8 @@ func (r *record) replays() bool { return r.Status != job.StepRetrying }
 type openStep struct {
 	name     string // "" is none
 	once     bool
-	attempts int // bodies that failed before
+	attempts int  // bodies that failed before
+	unsure   bool // its end was written and the answer lost: it may be recorded
 	began    time.Time
 	enqueue  []store.EnqueueParams
 }

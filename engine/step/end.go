@@ -54,6 +54,7 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 		Enqueue: a.open.enqueue,
 	})
 	if err != nil {
+		a.open.unsure = true
 		return time.Time{}, err
 	}
 	if !res.Landed {
@@ -114,10 +115,12 @@ func (a *Attempt) retrying(f abi.Failure) *store.StepParams {
 
 // LeftOpen is the record of a step that was cut off by a trap or a deadline, to
 // be written with the settle; nil if none was open. A once step keeps its
-// record: nobody knows whether its effect happened.
+// record: nobody knows whether its effect happened. So does a step whose end
+// may have been recorded: overwriting it would run it, and what it enqueued,
+// again.
 func (a *Attempt) LeftOpen(f abi.Failure) *store.StepParams {
 	a.ceiling.stop()
-	if a.open.name == "" || a.open.once {
+	if a.open.name == "" || a.open.once || a.open.unsure {
 		return nil
 	}
 	return a.retrying(f)

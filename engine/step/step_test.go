@@ -227,6 +227,38 @@ func TestAStepCutOffByATrapIsRecordedWithTheSettle(t *testing.T) {
 	}
 }
 
+func TestAStepWhoseEndMayBeRecordedIsNotOverwritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		a := r.begin("w1")
+		a.open("send")
+		a.enqueue(child("1"))
+		tries := 0
+		r.db.Between = func(_ context.Context, op string, call func() error) error {
+			if op != "SaveSteps" {
+				return call()
+			}
+			if tries++; tries == 1 {
+				return enginetest.Lost(call)
+			}
+			return enginetest.Broken()
+		}
+		_, err := a.StepEnd(a.ctx, []byte(`1`))
+		if !errors.Is(err, store.ErrUnknown) {
+			t.Fatalf("error is %v", err)
+		}
+		if rec := a.LeftOpen(abi.Failure{Message: "the store is full"}); rec != nil {
+			t.Errorf("the settle would overwrite the record with %+v", rec)
+		}
+		r.db.Between = nil
+		b := a.again(nil)
+		b.replay("send", `1`)
+		if n := len(b.children()); n != 1 {
+			t.Errorf("%d children", n)
+		}
+	})
+}
+
 func TestAnOutputThatCannotBeRecordedIsRefused(t *testing.T) {
 	for _, out := range []string{`{`, `{"a":1,"a":2}`, "\"\xff\"", `"` + strings.Repeat("x", abi.MaxOutput) + `"`} {
 		a := newRig(t).begin("w1")

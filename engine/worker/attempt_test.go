@@ -292,30 +292,45 @@ func TestARowOfAnotherTenantThanItsInputNeverRuns(t *testing.T) {
 func TestASettleThatFailsAfterSuccessIsNeverANack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bodies := 0
-		r := newRig(t, handlers{"j": func(*task) (any, error) { bodies++; return bodies, nil }}, nil)
-		var outcomes []job.Outcome
-		first := r.view()
-		first.Between = onOp("Settle", func(context.Context, func() error) error { return enginetest.Broken() })
-		recording := &settles{Store: first, outcomes: &outcomes}
-		w := r.work(func(c *worker.Config) {
-			c.Store = first
-			c.Queue = queue.New(queue.Config{Store: recording, Manifest: r.deploy.Manifest})
+		r := newRig(t, handlers{
+			"j":    func(*task) (any, error) { bodies++; return bodies, nil },
+			"long": func(t *task) (any, error) { t.Work(2 * time.Minute); return nil, nil },
+		}, nil)
+		broken := true
+		r.db.Between = onOp("Settle", func(_ context.Context, call func() error) error {
+			if broken {
+				return enginetest.Broken()
+			}
+			return call()
 		})
+		var outcomes []job.Outcome
+		r.work(func(c *worker.Config) {
+			c.Queue = queue.New(queue.Config{Store: &settles{Store: r.db, outcomes: &outcomes}, Manifest: r.deploy.Manifest})
+		})
+		long := r.enqueue("long")
+		r.reaches(long, job.Running)
 		id := r.enqueue("j")
-		time.Sleep(5 * time.Second)
-		r.logged("jobs.worker.settle-failed", 1)
+		time.Sleep(time.Second)
+		broken = false
 		if len(outcomes) != 1 || outcomes[0] != job.Completed {
 			t.Errorf("settles asked for: %v", outcomes)
 		}
-		if run := r.get(id); run.State != job.Running {
-			t.Errorf("the run is %s: only its lease may end this claim", run.State)
-		}
-		w.Stop()
-		r.work(nil)
+		r.logged("jobs.worker.settle-failed", 1)
+		r.ended(r.get(id), job.Running, "", 1) // only a lease may end this claim
 		run := r.settles(id)
-		if run.State != job.Done || bodies != 2 {
-			t.Errorf("%s after %d bodies; want it delivered again", run.State, bodies)
+		if run.State != job.Done || bodies != 2 || run.Attempt != 2 {
+			t.Errorf("%s after %d bodies at attempt %d; want it delivered again", run.State, bodies, run.Attempt)
 		}
+		r.ended(r.get(long), job.Done, "", 1) // its neighbours go on undisturbed
+	})
+}
+
+func TestARunWhoseSettleNoStoreAcceptsIsBuriedInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, policy(func(p *job.RetryPolicy) { p.Attempts = 10 }))
+		r.db.Between = onOp("Settle", func(context.Context, func() error) error { return enginetest.Broken() })
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Dead, job.CodeWorkerLost, 3)
 	})
 }
 

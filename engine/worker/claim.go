@@ -91,7 +91,7 @@ func (c *claimer) failed(s *session, err error) {
 		c.w.cfg.Logger.Warn("jobs.claim.failed", slog.Any("error", err), slog.Int("in_a_row", c.failures))
 	}
 	if errors.Is(err, store.ErrUnknown) {
-		c.w.retire(s)
+		c.w.retire(s, "the answer of a claim was lost")
 	}
 }
 
@@ -129,6 +129,7 @@ func (w *Worker) handBack(a *attempt, slot bool) {
 		func(_ store.SettleResult, err error) {
 			if err != nil {
 				w.cfg.Logger.Warn("jobs.worker.settle-failed", slog.String("run", a.run.ID), slog.Any("error", err))
+				w.retire(a.session, "a run could not be handed back")
 			}
 		})
 }

@@ -17,7 +17,9 @@
 // A claim whose answer was lost may have moved runs to the session without
 // telling it. The session is then retired: new claims go to a new one, the
 // attempts of the old go on, and when the last has ended it deregisters, which
-// hands the unknown runs back.
+// hands the unknown runs back. A session whose settle failed for good is retired
+// too, but lapses instead of deregistering: the run comes back counted, since a
+// run that no store accepts must not circle for ever.
 //
 // # One attempt
 //

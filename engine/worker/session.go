@@ -23,6 +23,7 @@ type session struct {
 	// Guarded by Worker.mu.
 	held     map[job.Ref]*attempt
 	retiring bool
+	lapse    bool // leaves without a goodbye
 	over     bool
 
 	beats chan struct{} // closed when its heartbeat has ended
@@ -141,23 +142,36 @@ func (w *Worker) lose(s *session, why string) {
 }
 
 // retire lets a session finish what it holds and then go.
-func (w *Worker) retire(s *session) {
+func (w *Worker) retire(s *session, why string) {
 	w.mu.Lock()
+	first := !s.retiring && !s.over
 	s.retiring = true
 	w.withdraw(s)
 	empty := len(s.held) == 0 && !s.over
 	w.mu.Unlock()
-	w.cfg.Logger.Warn("jobs.worker.session-retired", slog.String("worker", s.id))
+	if first {
+		w.cfg.Logger.Warn("jobs.worker.session-retired", slog.String("worker", s.id), slog.String("why", why))
+	}
 	if empty {
 		go w.leave(s)
 	}
+}
+
+// forsake retires a session one of whose runs could not be settled. It goes
+// without deregistering: its row lapses, and the reclaim delivers the run
+// again, counted, so that a run which no store accepts is buried in the end.
+func (w *Worker) forsake(s *session) {
+	w.mu.Lock()
+	s.lapse = true
+	w.mu.Unlock()
+	w.retire(s, "a settle failed")
 }
 
 // deregisterPatience bounds the goodbye. Without it the lease says it later.
 const deregisterPatience = 2 * time.Second
 
 // leave ends a session in order: no renewal after its row is gone, and what it
-// still holds is ready at once.
+// still holds is ready at once (or when its row lapses, if it is forsaken).
 func (w *Worker) leave(s *session) {
 	w.mu.Lock()
 	if s.over {
@@ -167,14 +181,18 @@ func (w *Worker) leave(s *session) {
 	s.over = true
 	delete(w.sessions, s)
 	w.withdraw(s)
+	lapse := s.lapse
 	w.mu.Unlock()
 
 	close(s.stop)
 	<-s.beats
+	defer s.end(&abi.Error{Code: job.CodeLeaseLost, Message: "the worker has left"})
+	if lapse {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), deregisterPatience)
 	defer cancel()
 	if err := w.cfg.Store.Deregister(ctx, s.id); err != nil {
 		w.cfg.Logger.Warn("jobs.worker.deregister-failed", slog.String("worker", s.id), slog.Any("error", err))
 	}
-	s.end(&abi.Error{Code: job.CodeLeaseLost, Message: "the worker has left"})
 }

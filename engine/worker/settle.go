@@ -36,9 +36,10 @@ func (a *attempt) begin() bool {
 	return true
 }
 
-// settled is called by the queue's writer with the store's answer. An answer
-// that never came is left to the lease: the run will be claimed again, and
-// work that was done is never reported as failed.
+// settled is called by the queue's writer with the store's answer. A settle
+// that failed is left to the lease, which is the session's and must therefore
+// end: the run will be claimed again, and work that was done is never reported
+// as failed.
 func (a *attempt) settled(v verdict, res store.SettleResult, err error, took time.Duration) {
 	w, p := a.w, v.params
 	switch {
@@ -46,6 +47,7 @@ func (a *attempt) settled(v verdict, res store.SettleResult, err error, took tim
 		w.cfg.Metrics.SettleFailed()
 		w.cfg.Logger.Error("jobs.worker.settle-failed", slog.String("run", a.run.ID),
 			slog.String("outcome", string(p.Outcome)), slog.Any("error", err))
+		w.forsake(a.session)
 	case !res.Landed:
 		w.cfg.Metrics.SettleUnowned()
 		w.cfg.Logger.Warn("jobs.settle.unowned", slog.String("run", a.run.ID),

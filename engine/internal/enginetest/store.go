@@ -144,6 +144,7 @@ type Sometimes struct {
 	Rand   func() float64 // [0, 1); called with a lock held
 	Refuse float64        // share of operations that are refused
 	Lose   float64        // share whose answer is lost
+	Break  float64        // share that fails in a way no repeat mends
 	Delay  time.Duration  // longest wait before an operation
 
 	mu sync.Mutex
@@ -153,15 +154,25 @@ type Sometimes struct {
 func (f *Sometimes) Between(ctx context.Context, _ string, call func() error) error {
 	f.mu.Lock()
 	turn, wait := f.Rand(), time.Duration(f.Rand()*float64(f.Delay))
+	refuse, lose, broken := f.Refuse, f.Lose, f.Break
 	f.mu.Unlock()
 	time.Sleep(wait)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case turn < f.Refuse:
+	case turn < refuse:
 		return Away()
-	case turn < f.Refuse+f.Lose:
+	case turn < refuse+lose:
 		return Lost(call)
+	case turn < refuse+lose+broken:
+		return Broken()
 	}
 	return call()
+}
+
+// Calm ends the faults.
+func (f *Sometimes) Calm() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.Refuse, f.Lose, f.Break, f.Delay = 0, 0, 0, 0
 }

@@ -137,28 +137,37 @@ func stateNames() string {
 
 func newJobsShow(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "show ID",
+		Use:   "show ID…",
 		Short: "Show a run with its attempts, steps and errors",
 		Long: `Show everything that is known of a run: what it is, and what happened to it in
-order: attempts, steps with their recorded outputs, sleeps and errors.
+order: attempts, steps with their recorded outputs, sleeps and errors. With several ids
+they are shown one after the other, with --json as one document each.
 
 ID may be the beginning of an id, if no other run's begins so. Values of keys that
 look secret (password, token, secret and their like) are hidden, and so is what is
 nested deeper than 8 levels.`,
 		Example: `  runner jobs show 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
   runner jobs show 0197b2f4 --json`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeRuns,
 	}
 	t := e.targetFlags(cmd)
 	e.jsonFlag(cmd)
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
-			h, err := readHistory(ctx, o.store, args[0])
-			if err != nil {
-				return err
+			for i, id := range args {
+				h, err := readHistory(ctx, o.store, id)
+				if err != nil {
+					return err
+				}
+				if i > 0 && !e.json {
+					_, _ = fmt.Fprintln(e.Stdout)
+				}
+				if err := e.printHistory(h, redact); err != nil {
+					return err
+				}
 			}
-			return e.printHistory(h, redact)
+			return nil
 		})
 	})
 	return cmd

@@ -42,8 +42,6 @@ const (
 	// A range in memory costs 1 for 256 bytes, a range in a table 1 for 32 entries.
 	memShift   = 8
 	tableShift = 5
-	// MaxWeight is the most that one tick can cost, ranges aside.
-	MaxWeight = 1 + (stretch+callDistance+1)/unit + growCost
 )
 
 // weight is the price of a tick at that distance.

@@ -114,7 +114,9 @@ func (p *parsed) parseSections() error {
 		}
 		s.at = r.p - len(s.body)
 		if id == secCustom {
-			p.custom(&s)
+			if err := p.custom(&s); err != nil {
+				return err
+			}
 			continue
 		}
 		if int(id) >= len(rank) {
@@ -151,13 +153,14 @@ func (p *parsed) parseSections() error {
 	return p.consistent()
 }
 
-// custom keeps the first name section. A custom section that is broken has no
-// effect on what the module means, so none is an error.
-func (p *parsed) custom(s *section) {
+// custom keeps the first name section. The name of a custom section has to be
+// one; what else it holds has no effect on what the module means.
+func (p *parsed) custom(s *section) error {
 	r := s.reader()
-	if n := r.u32(); p.names == nil && r.ok() && string(r.skip(n)) == "name" {
+	if name := r.name(); name == "name" && p.names == nil && r.ok() {
 		p.names = &r
 	}
+	return r.err
 }
 
 func (p *parsed) parseTypes(r *reader) {

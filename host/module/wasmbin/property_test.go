@@ -168,7 +168,7 @@ func compare(p compareParams) (ran bool, ticks int, err error) {
 // Random modules, run with next to no fuel at a time, do what they do plain:
 // the same results, traps, memory and globals, in both of wazero's engines.
 func TestRandomModulesDoTheSameMetered(t *testing.T) {
-	count := 300
+	count := 150
 	if testing.Short() {
 		count = 50
 	}

@@ -224,6 +224,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 		{"trailing bytes in a section", raw(1, 2, 0, 0), wasmbin.Malformed, "trailing bytes after the type section"},
 		{"count beyond the bytes", raw(1, 5, 0xff, 0xff, 0xff, 0xff, 0x0f), wasmbin.Malformed, "more types than bytes"},
 		{"overlong integer", raw(1, 6, 0x80, 0x80, 0x80, 0x80, 0x80, 0), wasmbin.Malformed, "integer does not fit 32 bits"},
+		{"custom section without a name", raw(0, 1, 5), wasmbin.Malformed, "length beyond the end"},
 		{"name not UTF-8", raw(2, 5, 1, 1, 0xff, 0, 0), wasmbin.Malformed, "name is not UTF-8"},
 		{"function without code", raw(1, 4, 1, 0x60, 0, 0, 3, 2, 1, 0), wasmbin.Malformed, "1 functions are declared and 0 have code"},
 		{"unknown type of an import", raw(2, 7, 1, 1, 'a', 1, 'b', 0, 0), wasmbin.Malformed, "type 0 of 0"},

@@ -85,8 +85,12 @@ func (t *ticks) loop(b []byte, weight int32, copies []uint32) []byte {
 	return append(b, opBr, 1, opEnd)
 }
 
-// maxLoopWeight is 2^n-1 and not less than the weight of a loop's tick.
-const maxLoopWeight = 15
+// maxLoopWeight is 2^n-1 and not less than the weight of a loop's tick, or the
+// constant after it does not compile.
+const (
+	maxLoopWeight = 15
+	_             = uint(maxLoopWeight - (1 + (stretch+callDistance)/unit))
+)
 
 // copyLocal replaces a local by a copy that a compiler takes for a new value.
 func (t *ticks) copyLocal(b []byte, l uint32) []byte {

@@ -17,37 +17,30 @@ const (
 // allow reads what a module may touch.
 func (t *table) allow() Allow {
 	var a Allow
-	list, at := t.texts("http", "https://api.example.com/*")
-	list = t.most("http", list)
-	for i, pattern := range list {
-		if problem := httpPatternProblem(pattern); problem != "" {
-			name := indexed(t.name("http"), i)
-			shown := quote(pattern)
-			if strings.Contains(pattern, "@") {
+	for _, pattern := range t.texts("http", "https://api.example.com/*") {
+		if problem := httpPatternProblem(pattern.text); problem != "" {
+			shown := quote(pattern.text)
+			if strings.Contains(pattern.text, "@") {
 				shown = "a URL" // with a password, perhaps
 			}
-			t.c.add(at[i], CodeValue, name, name+" is "+shown+", which "+problem,
+			t.c.add(pattern.at, CodeValue, pattern.path, pattern.path+" is "+shown+", which "+problem,
 				`write scheme, host and path, as in "https://api.example.com/*" or "https://*.example.com/v1/charges"`)
 			continue
 		}
-		a.HTTP = append(a.HTTP, pattern)
+		a.HTTP = append(a.HTTP, pattern.text)
 	}
-	list, at = t.texts("secrets", "STRIPE_KEY")
-	list = t.most("secrets", list)
-	for i, name := range list {
-		if !envName(name) {
-			key := indexed(t.name("secrets"), i)
-			t.c.add(at[i], CodeName, key, key+" is "+quote(name)+", which is not the name of a secret", "a name has A-Z a-z 0-9 _ and does not start with a digit")
+	for _, name := range t.texts("secrets", "STRIPE_KEY") {
+		if !envName(name.text) {
+			t.c.add(name.at, CodeName, name.path, name.path+" is "+quote(name.text)+", which is not the name of a secret", envNameFix)
 			continue
 		}
-		a.Secrets = append(a.Secrets, name)
+		a.Secrets = append(a.Secrets, name.text)
 	}
-	if env := t.table("env", `{ REGION = "eu" }`); env != nil {
-		names := t.most("env", env.n.keys)
-		a.Env = make(map[string]string, len(names))
-		for _, name := range names {
+	if env := t.table("env", `{ REGION = "eu" }`); env != nil && t.few("env", len(env.n.keys)) {
+		a.Env = make(map[string]string, len(env.n.keys))
+		for _, name := range env.n.keys {
 			if !envName(name) {
-				t.c.add(env.n.keyAt[name], CodeName, env.name(name), env.name(name)+" is not the name of an environment variable", "a name has A-Z a-z 0-9 _ and does not start with a digit")
+				t.c.add(env.n.keyAt[name], CodeName, env.name(name), env.name(name)+" is not the name of an environment variable", envNameFix)
 				continue
 			}
 			value, ok := env.text(name, "eu")
@@ -66,14 +59,7 @@ func (t *table) allow() Allow {
 	return a
 }
 
-// most refuses a list that is too long, and returns what is to be looked at.
-func (t *table) most(key string, list []string) []string {
-	if len(list) > maxGrants {
-		t.bad(key, CodeValue, fmt.Sprintf("has %d entries; at most %d are allowed", len(list), maxGrants), "")
-		return nil
-	}
-	return list
-}
+const envNameFix = "a name has A-Z a-z 0-9 _ and does not start with a digit"
 
 func envName(s string) bool {
 	return len(s) >= 1 && len(s) <= maxName && (s[0] < '0' || s[0] > '9') &&

@@ -27,7 +27,7 @@ type Manifest struct {
 
 // Runner is the [runner] table.
 type Runner struct {
-	Database string        // default "sqlite:runner.db", relative to the file
+	Database string        // default "sqlite:runner.db", relative to the file; absolute here
 	DataDir  string        // default ".runner", relative to the file; absolute here
 	Lease    time.Duration // default 30s
 	Drain    time.Duration // default 25s

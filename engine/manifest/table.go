@@ -195,26 +195,46 @@ func (t *table) duration(key string, def, lo, hi time.Duration) time.Duration {
 	return d
 }
 
-// texts reads a list of strings; at is the place of each.
-func (t *table) texts(key, example string) (list []string, at []int) {
+// item is an entry of a list of texts.
+type item struct {
+	text string
+	path string
+	at   int
+}
+
+// texts reads a list of at most maxGrants strings; more are a problem and none
+// are returned, as wrong types are.
+func (t *table) texts(key, example string) []item {
 	v := t.get(key)
 	if v == nil {
-		return nil, nil
+		return nil
 	}
 	if v.kind != kindList {
 		t.wrongType(key, "a list of texts", "["+strconv.Quote(example)+"]")
-		return nil, nil
+		return nil
 	}
-	for i, item := range v.items {
-		if item.kind != kindString {
-			name := indexed(t.name(key), i)
-			t.c.add(item.at, CodeType, name, name+" must be a text in quotes; this is "+item.describe(), "")
+	if !t.few(key, len(v.items)) {
+		return nil
+	}
+	var list []item
+	for i, n := range v.items {
+		path := indexed(t.name(key), i)
+		if n.kind != kindString {
+			t.c.add(n.at, CodeType, path, path+" must be a text in quotes; this is "+n.describe(), "")
 			continue
 		}
-		list = append(list, item.text)
-		at = append(at, item.at)
+		list = append(list, item{n.text, path, n.at})
 	}
-	return list, at
+	return list
+}
+
+// few refuses a value with more than maxGrants entries.
+func (t *table) few(key string, n int) bool {
+	if n > maxGrants {
+		t.bad(key, CodeValue, fmt.Sprintf("has %d entries; at most %d are allowed", n, maxGrants), "")
+		return false
+	}
+	return true
 }
 
 // table reads a table. The result is nil when it is absent or a problem.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -154,3 +155,14 @@ func load(t testing.TB, h *Host, b []byte) abi.Guest {
 }
 
 var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+
+// settled is h's stats once no instance is being reset; one that was lost would
+// keep it waiting.
+func settled(h *Host) Stats {
+	for {
+		if s := h.Stats(); s.Instances.Out == 0 && s.Instances.Waiting == 0 {
+			return s
+		}
+		runtime.Gosched()
+	}
+}

@@ -39,10 +39,9 @@ func (g *Guest) Close() error {
 func (g *Guest) Run(ctx context.Context, a abi.Attempt, calls abi.Calls) (out abi.Outcome) {
 	handler, ok := g.handlers[a.Handler]
 	if !ok {
-		return abi.Outcome{Kind: abi.Crashed, Failure: abi.Failure{
-			Kind: abi.FailTerminal, Code: CodeHandlerUnknown, Message: fmt.Sprintf("the module has no handler %q", a.Handler),
-			Fix: "name one of its handlers, or deploy the module that has it",
-		}}
+		err := &abi.Error{Code: CodeHandlerUnknown, Message: fmt.Sprintf("the module has no handler %q", a.Handler),
+			Fix: "name one of its handlers, or deploy the module that has it"}
+		return abi.Outcome{Kind: abi.Crashed, Err: err, Failure: abi.Failure{Kind: abi.FailTerminal, Code: err.Code, Message: err.Message, Fix: err.Fix}}
 	}
 	if !g.h.begin() {
 		return g.h.broken(a, ErrClosed)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wasmasm"
-	"github.com/jobrunner/runner/abi/wire"
 )
 
 // forwarder is a module that exports every function it can import, so that a
@@ -200,15 +199,15 @@ func (g *guest) last() string {
 // fakeCaps are capabilities whose methods a test may set.
 type fakeCaps struct {
 	features abi.Features
-	fetch    func(wire.HTTPRequest) (abi.HTTPResponse, []byte, error)
+	fetch    func(abi.HTTPRequest, []byte) (abi.HTTPResponse, []byte, error)
 	secrets  map[string]string
 	env      []string
 }
 
 func (f fakeCaps) Features() abi.Features { return f.features }
 func (f fakeCaps) Environ() []string      { return f.env }
-func (f fakeCaps) Fetch(_ context.Context, r wire.HTTPRequest) (abi.HTTPResponse, []byte, error) {
-	return f.fetch(r)
+func (f fakeCaps) Fetch(_ context.Context, r abi.HTTPRequest, content []byte) (abi.HTTPResponse, []byte, error) {
+	return f.fetch(r, content)
 }
 func (f fakeCaps) Secret(_ context.Context, name string) (string, error) {
 	if v, ok := f.secrets[name]; ok {

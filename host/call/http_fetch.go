@@ -31,7 +31,7 @@ func httpFetch(s *State, mem api.Memory, stack []uint64) {
 		return
 	}
 	s.leave()
-	resp, content, err := s.caps.Fetch(s.Context, req)
+	resp, content, err := s.caps.Fetch(s.Context, req.HTTPRequest, req.Content)
 	s.enter()
 	if err != nil {
 		stack[0] = s.refuse(err)

@@ -19,8 +19,9 @@ import (
 type Capabilities interface {
 	// Features are the bits of what was granted.
 	Features() abi.Features
-	// Fetch makes an HTTP request and answers the response and its body.
-	Fetch(ctx context.Context, r wire.HTTPRequest) (abi.HTTPResponse, []byte, error)
+	// Fetch makes an HTTP request with that body and answers the response and
+	// its body; the bodies in the structs are not used.
+	Fetch(ctx context.Context, r abi.HTTPRequest, content []byte) (abi.HTTPResponse, []byte, error)
 	// Secret is the value of a granted secret.
 	Secret(ctx context.Context, name string) (string, error)
 	// Environ are the environment variables a guest sees, as "name=value".

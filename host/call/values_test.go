@@ -121,8 +121,8 @@ func TestFeaturesAreThoseServedAndGranted(t *testing.T) {
 }
 
 func TestHTTPFetchInsideAStep(t *testing.T) {
-	g := begin(t, &fakeCalls{}, fakeCaps{fetch: func(r wire.HTTPRequest) (abi.HTTPResponse, []byte, error) {
-		if r.URL != "https://a.example/x" || string(r.Content) != "hi" {
+	g := begin(t, &fakeCalls{}, fakeCaps{fetch: func(r abi.HTTPRequest, content []byte) (abi.HTTPResponse, []byte, error) {
+		if r.URL != "https://a.example/x" || string(content) != "hi" {
 			t.Errorf("request %+v", r)
 		}
 		return abi.HTTPResponse{Status: 201}, []byte("made"), nil

@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"github.com/jobrunner/runner/abi"
-	"github.com/jobrunner/runner/abi/wire"
 )
 
 // Codes of the Failure of a refused or failed request.
 const (
+	CodeHTTPInvalid  = "X_HTTP_INVALID"
 	CodeHTTPFailed   = "X_HTTP_FAILED"
 	CodeHTTPTimeout  = "X_HTTP_TIMEOUT"
 	CodeHTTPTooLarge = "X_HTTP_TOO_LARGE"
@@ -32,14 +32,15 @@ var hostHeaders = map[string]bool{
 	"Proxy-Connection": true, "Te": true, "Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
 }
 
-// Fetch makes r if the patterns allow it, and answers the response and its
-// body. Refusals: abi.CodeDenied, abi.CodeInvalid, abi.CodeLimit (a response
+// Fetch makes the request r with that body if the patterns allow it, and answers
+// the response and its body; the bodies in r and in the response are not used.
+// r is well-formed (package wire checks what a guest sends). Refusals: abi.CodeDenied, abi.CodeInvalid, abi.CodeLimit (a response
 // that is too large), abi.CodeTimeout and abi.CodeFailed; their texts name the
 // host but not the URL, which may hold a secret. When ctx ends, its cause.
-func (s *Set) Fetch(ctx context.Context, r wire.HTTPRequest) (abi.HTTPResponse, []byte, error) {
+func (s *Set) Fetch(ctx context.Context, r abi.HTTPRequest, content []byte) (abi.HTTPResponse, []byte, error) {
 	u, err := url.Parse(r.URL)
 	if err != nil {
-		return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, wire.CodeRequestInvalid, "the URL cannot be parsed")
+		return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, CodeHTTPInvalid, "the URL cannot be parsed")
 	}
 	if err := s.permit(u); err != nil {
 		return abi.HTTPResponse{}, nil, err
@@ -50,13 +51,13 @@ func (s *Set) Fetch(ctx context.Context, r wire.HTTPRequest) (abi.HTTPResponse, 
 	}
 	reqCtx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(reqCtx, r.Method, u.String(), bytes.NewReader(r.Content))
+	req, err := http.NewRequestWithContext(reqCtx, r.Method, u.String(), bytes.NewReader(content))
 	if err != nil {
-		return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, wire.CodeRequestInvalid, "the request cannot be made")
+		return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, CodeHTTPInvalid, "the request cannot be made")
 	}
 	for name, value := range r.Headers {
 		if hostHeaders[http.CanonicalHeaderKey(name)] {
-			return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, wire.CodeRequestInvalid, "the header "+http.CanonicalHeaderKey(name)+" is the host's to set")
+			return abi.HTTPResponse{}, nil, refused(abi.CodeInvalid, CodeHTTPInvalid, "the header "+http.CanonicalHeaderKey(name)+" is the host's to set")
 		}
 		req.Header.Set(name, value)
 	}

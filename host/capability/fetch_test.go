@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/jobrunner/runner/abi"
-	"github.com/jobrunner/runner/abi/wire"
 )
 
 func grant(t *testing.T, c Config, g Grants) *Set {
@@ -26,9 +25,7 @@ func grant(t *testing.T, c Config, g Grants) *Set {
 	return s
 }
 
-func get(url string) wire.HTTPRequest {
-	return wire.HTTPRequest{HTTPRequest: abi.HTTPRequest{Method: "GET", URL: url}}
-}
+func get(url string) abi.HTTPRequest { return abi.HTTPRequest{Method: "GET", URL: url} }
 
 // refusal is the code of err, which must be a Refusal that says why.
 func refusal(t *testing.T, err error) abi.Code {
@@ -49,8 +46,8 @@ func TestFetchAnswersTheResponse(t *testing.T) {
 	}))
 	defer srv.Close()
 	s := grant(t, Config{}, Grants{HTTP: []string{srv.URL + "/*"}})
-	req := wire.HTTPRequest{HTTPRequest: abi.HTTPRequest{Method: "POST", URL: srv.URL + "/tea", Headers: map[string]string{"X-Mine": "yes"}}, Content: []byte("pot")}
-	resp, body, err := s.Fetch(t.Context(), req)
+	req := abi.HTTPRequest{Method: "POST", URL: srv.URL + "/tea", Headers: map[string]string{"X-Mine": "yes"}}
+	resp, body, err := s.Fetch(t.Context(), req, []byte("pot"))
 	if err != nil || resp.Status != 418 || string(body) != "short" || resp.Headers["X-Seen"] != "POST /tea yes pot" {
 		t.Errorf("response %+v %s, %v", resp, body, err)
 	}
@@ -61,7 +58,7 @@ func TestFetchAnswersTheResponse(t *testing.T) {
 
 func TestWhatIsNotGrantedIsDenied(t *testing.T) {
 	s := grant(t, Config{Secrets: func(context.Context, string) (string, error) { return "v", nil }}, Grants{})
-	_, _, err := s.Fetch(t.Context(), get("https://api.example.com/?token=sesame"))
+	_, _, err := s.Fetch(t.Context(), get("https://api.example.com/?token=sesame"), nil)
 	if got := refusal(t, err); got != abi.CodeDenied {
 		t.Errorf("fetch: code %d", got)
 	}
@@ -116,7 +113,7 @@ func TestANameThatLeadsInsideIsDeniedWhenConnecting(t *testing.T) {
 	defer srv.Close()
 	_, port, _ := net.SplitHostPort(srv.Listener.Addr().String())
 	s := grant(t, Config{Resolver: nameServer([4]byte{127, 0, 0, 1})}, Grants{HTTP: []string{"http://rebound.example.com:" + port + "/*"}})
-	_, _, err := s.Fetch(t.Context(), get("http://rebound.example.com:"+port+"/"))
+	_, _, err := s.Fetch(t.Context(), get("http://rebound.example.com:"+port+"/"), nil)
 	if got := refusal(t, err); got != abi.CodeDenied || reached {
 		t.Errorf("code %d (%v), reached %v", got, err, reached)
 	}
@@ -139,7 +136,7 @@ func TestRedirectsAreFollowedOnlyWhereAllowed(t *testing.T) {
 	defer srv.Close()
 	s := grant(t, Config{}, Grants{HTTP: []string{srv.URL + "/open/*"}})
 	for path, want := range map[string]int{"/open/in": 200, "/open/out": 302, "/open/loop": 302} {
-		resp, body, err := s.Fetch(t.Context(), get(srv.URL+path))
+		resp, body, err := s.Fetch(t.Context(), get(srv.URL+path), nil)
 		if err != nil || resp.Status != want {
 			t.Errorf("%s: %d %s, %v", path, resp.Status, body, err)
 		}
@@ -152,10 +149,10 @@ func TestAResponseThatIsTooLargeIsRefused(t *testing.T) {
 	}))
 	defer srv.Close()
 	s := grant(t, Config{MaxResponse: 8}, Grants{HTTP: []string{srv.URL + "/*"}})
-	if _, body, err := s.Fetch(t.Context(), get(srv.URL+"/?12345678")); err != nil || len(body) != 8 {
+	if _, body, err := s.Fetch(t.Context(), get(srv.URL+"/?12345678"), nil); err != nil || len(body) != 8 {
 		t.Errorf("%d bytes, %v", len(body), err)
 	}
-	_, _, err := s.Fetch(t.Context(), get(srv.URL+"/?123456789"))
+	_, _, err := s.Fetch(t.Context(), get(srv.URL+"/?123456789"), nil)
 	if got := refusal(t, err); got != abi.CodeLimit {
 		t.Errorf("code %d", got)
 	}
@@ -173,7 +170,7 @@ func TestASlowServerTimesOutAndACancelledAttemptStops(t *testing.T) {
 	s := grant(t, Config{}, Grants{HTTP: []string{srv.URL + "/*"}})
 	req := get(srv.URL + "/")
 	req.TimeoutMS = 20
-	_, _, err := s.Fetch(t.Context(), req)
+	_, _, err := s.Fetch(t.Context(), req, nil)
 	if got := refusal(t, err); got != abi.CodeTimeout {
 		t.Errorf("code %d", got)
 	}
@@ -187,7 +184,7 @@ func TestASlowServerTimesOutAndACancelledAttemptStops(t *testing.T) {
 		<-arrived
 		cancel(errGone)
 	}()
-	if _, _, err := s.Fetch(ctx, get(srv.URL+"/")); err != errGone {
+	if _, _, err := s.Fetch(ctx, get(srv.URL+"/"), nil); err != errGone {
 		t.Errorf("error %v", err)
 	}
 }
@@ -197,7 +194,7 @@ func TestHeadersOfTheConnectionAreTheHosts(t *testing.T) {
 	for _, name := range []string{"host", "Transfer-Encoding", "content-length", "Proxy-Authorization"} {
 		req := get("https://api.example.com/")
 		req.Headers = map[string]string{name: "x"}
-		_, _, err := s.Fetch(t.Context(), req)
+		_, _, err := s.Fetch(t.Context(), req, nil)
 		if got := refusal(t, err); got != abi.CodeInvalid {
 			t.Errorf("%s: code %d", name, got)
 		}
@@ -209,7 +206,7 @@ func TestAFailedRequestDoesNotRepeatTheURL(t *testing.T) {
 	url := srv.URL
 	srv.Close() // nobody listens any more
 	s := grant(t, Config{}, Grants{HTTP: []string{url + "/*"}})
-	_, _, err := s.Fetch(t.Context(), get(url+"/path?token=sesame"))
+	_, _, err := s.Fetch(t.Context(), get(url+"/path?token=sesame"), nil)
 	if got := refusal(t, err); got != abi.CodeFailed || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("code %d: %v", got, err)
 	}

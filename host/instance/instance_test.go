@@ -382,6 +382,7 @@ func TestWrittenPagesAreFoundExactly(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer m.Free()
+	m.Reallocate(128 * uint64(osPage))
 	if err := im.lay(m); err != nil {
 		t.Fatal(err)
 	}

@@ -17,14 +17,18 @@ const canMap = true
 
 var osPage = os.Getpagesize()
 
-// reserve takes n bytes of address space that cost nothing until touched.
+// reserve takes n bytes of address space that cannot be accessed.
 func reserve(n uint64) ([]byte, error) {
-	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	b, err := unix.Mmap(-1, 0, int(n), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
 	if err != nil {
 		return nil, fmt.Errorf("reserve %d bytes of memory: %w", n, err)
 	}
 	return b, nil
 }
+
+// commit makes b, a part of a reservation, accessible; it costs nothing until
+// it is touched.
+func commit(b []byte) error { return unix.Mprotect(b, unix.PROT_READ|unix.PROT_WRITE) }
 
 func unmap(b []byte) { _ = unix.Munmap(b) }
 
@@ -171,7 +175,7 @@ var bestMode = sync.OnceValue(func() Mode {
 		return Copy
 	}
 	defer m.Free()
-	if im.lay(m) != nil {
+	if m.Reallocate(im.size) == nil || im.lay(m) != nil {
 		return Copy
 	}
 	if pagemap() == nil {

@@ -17,6 +17,7 @@ var errNotHere = errors.New("memory images are not mapped on this system")
 func bestMode() Mode { return Copy }
 
 func reserve(uint64) ([]byte, error)                   { return nil, errNotHere }
+func commit([]byte) error                              { return errNotHere }
 func unmap([]byte)                                     {}
 func closeFD(int)                                      {}
 func drop([]byte) error                                { return errNotHere }

@@ -32,6 +32,8 @@ type Config struct {
 	// PollInterval is how often commits of other processes are looked for
 	// while anyone listens for wakes; 0 is 100 ms.
 	PollInterval time.Duration
+
+	vfs string // of tests that make files fail
 }
 
 func (c Config) withDefaults() (Config, error) {

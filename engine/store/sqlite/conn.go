@@ -29,7 +29,7 @@ func openConn(cfg Config, flags sqlite3.OpenFlag) (*conn, error) {
 	if cfg.memory() {
 		db, err = sqlite3.OpenContext(sqlite3.WithMaxMemory(context.Background(), maxMemoryDB), Memory)
 	} else {
-		db, err = sqlite3.OpenFlags(cfg.Path, flags)
+		db, err = sqlite3.OpenFlags(cfg.uri(), flags)
 	}
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 
 	"github.com/ncruces/go-sqlite3"
@@ -29,7 +30,7 @@ func (c Config) translate(err error) error {
 		e.Code = job.CodeDatabaseBusy
 		e.Message = fmt.Sprintf("another process kept %s locked for longer than %s", c.Path, c.BusyTimeout)
 		e.Fix = "see who holds it with `fuser " + c.Path + "`; a backup or a shell with an open transaction is the usual cause"
-	case errors.Is(err, sqlite3.READONLY):
+	case errors.Is(err, sqlite3.READONLY), errors.Is(err, fs.ErrPermission):
 		e.Code = job.CodeDatabaseReadOnly
 		e.Message = fmt.Sprintf("%s cannot be written", c.Path)
 		e.Fix = "give this user write permission on the file and on its folder " + dir + ", where SQLite keeps its log"

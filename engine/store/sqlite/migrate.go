@@ -89,13 +89,12 @@ func (m *Migrator) Version(ctx context.Context) (int, error) {
 // Migrate implements store.Migrator. It creates a missing file only with
 // Config.Create, and refuses a newer schema.
 func (m *Migrator) Migrate(ctx context.Context) ([]int, error) {
-	flags := sqlite3.OPEN_READWRITE
 	if m.cfg.Create {
-		flags |= sqlite3.OPEN_CREATE
+		m.cfg.createFile()
 	} else if err := m.cfg.checkExists(); err != nil {
 		return nil, err
 	}
-	c, err := openWriter(m.cfg, flags)
+	c, err := openWriter(m.cfg)
 	if err != nil {
 		return nil, m.cfg.translate(err)
 	}
@@ -164,13 +163,14 @@ func (c *Config) checkExists() error {
 // latest, after creating it if it is empty and cfg says so.
 func openChecked(cfg *Config) (*conn, error) {
 	create := cfg.Create || cfg.memory()
-	flags := sqlite3.OPEN_READWRITE
-	if create {
-		flags |= sqlite3.OPEN_CREATE
-	} else if err := cfg.checkExists(); err != nil {
-		return nil, err
+	if !create {
+		if err := cfg.checkExists(); err != nil {
+			return nil, err
+		}
+	} else if !cfg.memory() {
+		cfg.createFile()
 	}
-	c, err := openWriter(*cfg, flags)
+	c, err := openWriter(*cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -42,22 +42,35 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, s.cfg.translate(err)
 	}
-	s.w = startWriter(&s.cfg, c, func() (*conn, error) { return openWriter(s.cfg, sqlite3.OPEN_READWRITE) }, s.hub.post)
+	s.w = startWriter(&s.cfg, c, func() (*conn, error) { return reopenWriter(s.cfg) }, s.hub.post)
 	if !cfg.memory() {
 		s.r = newReaders(&s.cfg)
 	}
 	return s, nil
 }
 
-// openWriter opens a connection that writes durably.
-func openWriter(cfg Config, flags sqlite3.OpenFlag) (*conn, error) {
-	c, err := openConn(cfg, flags)
+// openWriter opens a connection that can write.
+func openWriter(cfg Config) (*conn, error) {
+	c, err := openConn(cfg, sqlite3.OPEN_READWRITE)
 	if err != nil {
 		return nil, err
 	}
 	if readOnly, ok := c.db.ReadOnly("main"); ok && readOnly {
 		c.close()
 		return nil, sqlite3.READONLY
+	}
+	return c, nil
+}
+
+// reopenWriter opens a connection in the place of one that was lost.
+func reopenWriter(cfg Config) (*conn, error) {
+	c, err := openWriter(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.setDurable(); err != nil {
+		c.close()
+		return nil, err
 	}
 	return c, nil
 }

@@ -270,9 +270,10 @@ func (w *writer) try(ops []*op) (g *group, err error) {
 	commit := w.c.use(qCommit)
 	if err := commit.exec(); err != nil {
 		translated := w.fail(err)
-		// Everything but the sync may have been done, so that a crash now could
-		// bring the transaction back from the log.
-		if errors.Is(err, sqlite3.IOERR) {
+		// A transaction whose last page could not be written is void. One that
+		// could not be synced is undone here as well, but a crash before the
+		// next commit could bring it back from the log.
+		if errors.Is(err, sqlite3.IOERR) && !errors.Is(err, sqlite3.IOERR_WRITE) {
 			return nil, errors.Join(store.ErrUnknown, translated)
 		}
 		return nil, translated

@@ -1,0 +1,92 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/jobrunner/runner/engine/job"
+)
+
+func migrator(t *testing.T, cfg Config) *Migrator {
+	t.Helper()
+	m, err := NewMigrator(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func TestMigrate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	m := migrator(t, Config{Path: path})
+	if v, err := m.Version(t.Context()); v != 0 || err != nil {
+		t.Fatalf("version of a missing file %d, %v", v, err)
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Fatal("asking for the version made the file")
+	}
+	_, err := m.Migrate(t.Context())
+	wantCode(t, err, job.CodeDatabaseMissing)
+
+	m = migrator(t, Config{Path: path, Create: true})
+	applied, err := m.Migrate(t.Context())
+	if err != nil || !slices.Equal(applied, []int{1}) {
+		t.Fatalf("applied %v, %v", applied, err)
+	}
+	if v, err := m.Version(t.Context()); v != m.Latest() || err != nil {
+		t.Fatalf("version %d, %v", v, err)
+	}
+	if applied, err := m.Migrate(t.Context()); err != nil || len(applied) != 0 {
+		t.Fatalf("applied again %v, %v", applied, err)
+	}
+	s, err := Open(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	enqueue(t, s, 1)
+	// While the store is open: another process looks.
+	if v, err := m.Version(t.Context()); v != m.Latest() || err != nil {
+		t.Fatalf("version of an open database %d, %v", v, err)
+	}
+}
+
+func TestMigrateRefusesWhatIsNotItsOwn(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "notes")
+	if err := os.WriteFile(path, []byte("a long text that is no database at all"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	m := migrator(t, Config{Path: path, Create: true})
+	_, err := m.Migrate(t.Context())
+	wantCode(t, err, job.CodeDatabaseCorrupt)
+	_, err = m.Version(t.Context())
+	wantCode(t, err, job.CodeDatabaseCorrupt)
+	if _, err := NewMigrator(Config{Path: Memory}); err == nil {
+		t.Fatal("a database in memory has a migrator")
+	}
+}
+
+// Processes that start together on a new path all find one schema.
+func TestConcurrentCreation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	var wg sync.WaitGroup
+	for n := range 6 {
+		wg.Go(func() {
+			s, err := Open(t.Context(), Config{Path: path, Create: true})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer s.Close()
+			enqueue(t, s, n)
+		})
+	}
+	wg.Wait()
+	s := open(t, Config{Path: path})
+	if n := stats(t, s).Ready; n != 6 {
+		t.Fatalf("%d runs, want 6", n)
+	}
+}

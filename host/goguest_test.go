@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"github.com/jobrunner/runner/abi"
 )
 
@@ -45,6 +47,7 @@ var goHost = sync.OnceValues(func() (*Host, error) {
 	if _, err := h.Load(context.Background(), LoadParams{Bytes: b}); err != nil { // keeps the template
 		return nil, errors.Join(err, h.Close(context.Background()))
 	}
+	goHostMade = true
 	return h, nil
 })
 
@@ -65,14 +68,21 @@ func goGuest(t testing.TB) (*Host, abi.Guest) {
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if h, err := goHost(); err == nil {
+	if goHostMade {
+		h, _ := goHost()
 		if err := h.Close(context.Background()); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			code = 1
 		}
 	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
 	os.Exit(code)
 }
+
+var goHostMade bool // goHost made one; read when all tests are over
 
 func withInput(handler, input string) abi.Attempt {
 	a := attempt(handler)

@@ -110,9 +110,16 @@ func (s *State) End(e Ended) (abi.Outcome, Aftermath) {
 		s.flushLine(stderr)
 	}
 	out, after := s.end(e)
+	if after == Reset && s.ticks >= deepTicks {
+		after = DropStack
+	}
 	out.Usage = abi.Usage{CPU: s.cpu, MemoryBytes: e.Memory, StdioBytes: s.stdio.total, StdioDropped: s.stdio.dropped}
 	return out, after
 }
+
+// deepTicks is after how many ticks a guest may have called itself so deep that
+// its native stack is worth freeing: no module's memory limit covers that.
+const deepTicks = 4
 
 func (s *State) end(e Ended) (abi.Outcome, Aftermath) {
 	if s.ended == stopped {
@@ -165,10 +172,16 @@ func (s *State) Check(e Ended) error {
 		return nil
 	}
 	message := e.Export + ": " + f.Message
-	if f.Stack != "" {
-		message += "\n" + f.Stack
+	if said := lastLine(s.stderrTail()); said != "" && !strings.Contains(message, said) {
+		message += "; the last it said on stderr: " + said
 	}
 	return &abi.Error{Code: CodeModuleInit, Message: message, Fix: "the module must start, and describe itself, without input", Err: cause}
+}
+
+// lastLine is the last line of text that is not empty, as one that can be shown.
+func lastLine(text string) string {
+	text = strings.TrimRight(text, "\r\n\t ")
+	return wire.Note([]byte(text[strings.LastIndexByte(text, '\n')+1:]))
 }
 
 // CodeModuleInit: a module cannot be brought up.

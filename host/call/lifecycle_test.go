@@ -101,6 +101,31 @@ func TestHowAnAttemptEnds(t *testing.T) {
 	}
 }
 
+func TestALongRunGivesItsNativeStackBack(t *testing.T) {
+	for ticks, want := range map[int]Aftermath{0: Reset, deepTicks - 1: Reset, deepTicks: DropStack} {
+		g := begin(t, &fakeCalls{}, nil)
+		for range ticks {
+			g.call("tick")
+		}
+		g.want(0, abi.FuncOutput, "1")
+		if out, after := g.state.End(Ended{}); out.Kind != abi.Done || after != want {
+			t.Errorf("after %d ticks: %v, %+v", ticks, after, out)
+		}
+	}
+}
+
+func TestAModuleThatDoesNotComeUpSaysWhy(t *testing.T) {
+	mod := instantiate(t)
+	s := BringUp(t.Context(), fakeCaps{})
+	g := &guest{t: t, mod: mod, state: s, next: 1024}
+	g.write(2, "reading config\nno config, giving up\n\n")
+	g.try("proc_exit", 1)
+	err := s.Check(Ended{Export: abi.ExportInitialize, Err: unwound})
+	if abi.CodeOf(err) != CodeModuleInit || !strings.Contains(err.Error(), "_initialize: the guest exited with code 1; the last it said on stderr: no config, giving up") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestTheLastOutputCounts(t *testing.T) {
 	g := begin(t, &fakeCalls{}, nil)
 	g.want(0, abi.FuncOutput, `1`)

@@ -43,8 +43,8 @@ type State struct {
 	output  []byte
 	hasOut  bool
 	failure *abi.Failure
-	step    string   // the open step
-	inStep  bool     //
+	step    string // the open step
+	inStep  bool
 	names   stepSeen // steps begun so far
 	clock   clock
 	random  random
@@ -60,6 +60,7 @@ type State struct {
 	inside  bool          // the guest runs
 	entered time.Duration // when it last started to, as nano
 	cpu     time.Duration // in the guest before that
+	ticks   int           // so far
 
 	describing bool      // the module is brought up, and in runner_describe
 	recorder   *recorder // nil outside a probe
@@ -217,6 +218,7 @@ func (s *State) proceed() { s.entered, s.inside = nano(), true }
 
 // yield lets others run: the tick's work besides looking at the context.
 func (s *State) yield() {
+	s.ticks++
 	s.pause()
 	if s.holds && s.slots.Contended() {
 		s.holds = false

@@ -1,0 +1,199 @@
+//go:build unix
+
+package module_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wasmasm"
+	"github.com/jobrunner/runner/host/module"
+)
+
+func openCache(tb testing.TB, dir string) *module.Cache {
+	tb.Helper()
+	c, err := module.OpenCache(dir)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close(context.Background()) })
+	return c
+}
+
+// entries are the files in a cache, with their contents.
+func entries(tb testing.TB, c *module.Cache) map[string]string {
+	tb.Helper()
+	found := map[string]string{}
+	err := filepath.WalkDir(c.Dir(), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		found[path] = string(b)
+		return err
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return found
+}
+
+func load(tb testing.TB, c *module.Cache, raw []byte) (*module.Module, error) {
+	tb.Helper()
+	return module.Load(context.Background(), module.Params{Bytes: raw, Runtime: newRuntime(tb, c), Cache: c})
+}
+
+func TestCacheKeepsOneEntryForAModule(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "cache")
+	raw := build(t, handler(nil))
+	for range 3 { // as three starts of the runner
+		c := openCache(t, dir)
+		if _, err := load(t, c, raw); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(entries(t, c)); n != 1 {
+			t.Errorf("%d entries", n)
+		}
+	}
+	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
+		t.Errorf("the directory has mode %v, %v", st.Mode(), err)
+	}
+}
+
+func TestADamagedEntryIsMadeAgain(t *testing.T) {
+	raw := build(t, handler(nil))
+	for name, damage := range map[string]func(string) string{
+		"cut short":      func(s string) string { return s[:len(s)/2] },
+		"empty":          func(string) string { return "" },
+		"one bit":        func(s string) string { return s[:len(s)-40] + string(s[len(s)-40]^1) + s[len(s)-39:] },
+		"something else": func(string) string { return "hello" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			first := openCache(t, dir)
+			if _, err := load(t, first, raw); err != nil {
+				t.Fatal(err)
+			}
+			good := entries(t, first)
+			for path, content := range good {
+				if err := os.WriteFile(path, []byte(damage(content)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			second := openCache(t, dir)
+			if _, err := load(t, second, raw); err != nil {
+				t.Fatal(err)
+			}
+			for path, content := range entries(t, second) {
+				if len(content) != len(good[path]) {
+					t.Errorf("entry of %d bytes, was %d", len(content), len(good[path]))
+				}
+			}
+		})
+	}
+}
+
+func TestAnInvalidModuleDoesNotEmptyTheCache(t *testing.T) {
+	c := openCache(t, t.TempDir())
+	if _, err := load(t, c, build(t, handler(nil))); err != nil {
+		t.Fatal(err)
+	}
+	invalid := build(t, handler(func(m *wasmasm.Module) { m.RawSection(10, []byte{2, 4, 0, 0x41, 0, 0x0b, 4, 0, 0x42, 0, 0x0b}) }))
+	if _, err := load(t, c, invalid); abi.CodeOf(err) != module.CodeInvalid {
+		t.Errorf("got %v", err)
+	}
+	if n := len(entries(t, c)); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+}
+
+func TestOpenCacheRefusesADirectoryThatOthersCouldWriteTo(t *testing.T) {
+	for _, tt := range []struct {
+		name, want string
+		prepare    func(t *testing.T, dir string) string
+	}{
+		{"world-writable", "may be written by others (mode 0777)", func(t *testing.T, dir string) string { return dir + chmod(t, dir, 0o777) }},
+		{"group-writable", "may be written by others (mode 0770)", func(t *testing.T, dir string) string { return dir + chmod(t, dir, 0o770) }},
+		{"a symbolic link", "is a symbolic link", func(t *testing.T, dir string) string {
+			link := dir + "-link"
+			if err := os.Symlink(dir, link); err != nil {
+				t.Fatal(err)
+			}
+			return link
+		}},
+		{"a file", "is not a directory", func(t *testing.T, dir string) string {
+			file := filepath.Join(dir, "file")
+			if err := os.WriteFile(file, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return file
+		}},
+		{"someone else's", "belongs to another user", func(t *testing.T, dir string) string {
+			t.Cleanup(module.PretendUser(os.Geteuid() + 1))
+			return dir
+		}},
+		{"a directory inside", "may be written by others", func(t *testing.T, dir string) string {
+			c := openCache(t, dir)
+			return dir + chmod(t, c.Dir(), 0o707)
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "cache")
+			if err := os.Mkdir(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			_, err := module.OpenCache(tt.prepare(t, dir))
+			if abi.CodeOf(err) != module.CodeCache || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "cache") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// chmod answers "", to stand in an expression.
+func chmod(t *testing.T, dir string, mode fs.FileMode) string {
+	t.Helper()
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	return ""
+}
+
+func TestOpenCacheRemovesEntriesThatOthersCouldHaveWritten(t *testing.T) {
+	dir := t.TempDir()
+	first := openCache(t, dir)
+	if _, err := load(t, first, build(t, handler(nil))); err != nil {
+		t.Fatal(err)
+	}
+	for path := range entries(t, first) {
+		if err := os.Chmod(path, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("/etc/passwd", path+"0"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(entries(t, openCache(t, dir))); n != 0 {
+		t.Errorf("%d entries are left", n)
+	}
+}
+
+// A cache that cannot be written costs time, not the module.
+func TestAModuleLoadsThoughItsEntryCannotBeWritten(t *testing.T) {
+	c := openCache(t, t.TempDir())
+	if err := os.RemoveAll(c.Dir()); err != nil { // no file can be made in it
+		t.Fatal(err)
+	}
+	m, err := load(t, c, build(t, handler(nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := m.Compiled().ExportedFunctions()[abi.ExportRun]; !ok {
+		t.Error("what was loaded is not the module")
+	}
+}

@@ -1,0 +1,16 @@
+package module
+
+// TakeSlots keeps every compilation waiting until release.
+func TakeSlots() (release func()) {
+	for range cap(slots) {
+		slots <- struct{}{}
+	}
+	return func() {
+		for range cap(slots) {
+			<-slots
+		}
+	}
+}
+
+// Dir is where entries are.
+func (c *Cache) Dir() string { return c.dir }

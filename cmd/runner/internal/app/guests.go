@@ -43,7 +43,11 @@ func NewHost(ctx context.Context, p HostParams) (*Host, error) {
 		return p.Getenv(name), nil
 	}
 	h, err := host.New(ctx, c)
-	if err != nil {
+	var coded *abi.Error
+	switch {
+	case errors.As(err, &coded) && p.CacheDir != "":
+		return nil, &abi.Error{Code: coded.Code, Message: coded.Message, Fix: "make data_dir in the manifest a folder that this user may write to", Err: err}
+	case err != nil:
 		return nil, fmt.Errorf("start the host: %w", err)
 	}
 	return &Host{h}, nil

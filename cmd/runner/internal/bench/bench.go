@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +110,9 @@ func Run(ctx context.Context, p Params) (Result, error) {
 	}
 	b := &bench{client: s.Client(), started: started}
 	err = b.measure(ctx, p, &r)
+	for _, f := range []*float64{&r.InsertPerS, &r.WorkPerS, &r.StepsPerS} {
+		*f = math.Round(*f)
+	}
 	return r, errors.Join(err, s.Drain(context.WithoutCancel(ctx)))
 }
 

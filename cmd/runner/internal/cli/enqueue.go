@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // linesBatch is how many lines of --input-lines go in one write.
@@ -123,7 +125,7 @@ type enqueuedView struct {
 func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
 	res, err := o.client.Enqueue(ctx, r)
 	if err != nil {
-		return err
+		return unknownOutcome(err)
 	}
 	if f.wait {
 		if res.Deduped {
@@ -151,7 +153,7 @@ func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engi
 		}
 		results, err := o.client.EnqueueMany(ctx, requests)
 		if err != nil {
-			return fmt.Errorf("batch that begins at line %d: %w", first, err)
+			return fmt.Errorf("batch that begins at line %d: %w", first, unknownOutcome(err))
 		}
 		for _, res := range results {
 			if res.Deduped {
@@ -173,6 +175,19 @@ func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engi
 	}
 	_, err = fmt.Fprintf(e.Stdout, "%s enqueued, %d deduped\n", count(enqueued, "run"), deduped)
 	return err
+}
+
+// unknownOutcome says what a write means whose answer never came.
+func unknownOutcome(err error) error {
+	if !errors.Is(err, store.ErrUnknown) || abi.CodeOf(err) != "" {
+		return err
+	}
+	return &abi.Error{
+		Code:    job.CodeDatabaseUnavailable,
+		Message: "the database did not answer in time, and the run may have been enqueued or not",
+		Fix:     "see whether its disk is well and has space, then enqueue again: under the same key a live run answers for both",
+		Err:     err,
+	}
 }
 
 // notDone is the refusal of a run that did not end as it was meant to.

@@ -11,6 +11,7 @@ import (
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/host/module"
 )
 
 // Exit codes; the package comment says what each means.
@@ -75,6 +76,7 @@ var cannot = map[string]bool{
 	app.CodeDatabaseURL:         true,
 	app.CodeListen:              true,
 	manifest.CodeFile:           true,
+	module.CodeCache:            true,
 }
 
 // exitCode is the code that err ends the process with: an error without a code

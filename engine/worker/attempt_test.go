@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -192,9 +195,9 @@ func TestAOnceStepCutByItsWorkersDeathEndsTheRun(t *testing.T) {
 			})
 		}}, func(m *manifest.Manifest) { m.Jobs["j"].StepTimeout = 0; m.Jobs["j"].Timeout = 0 })
 		first := r.view()
-		cut := false
+		var cut atomic.Bool
 		first.Between = func(ctx context.Context, _ string, call func() error) error {
-			if cut {
+			if cut.Load() {
 				return hang(ctx)
 			}
 			return call()
@@ -203,13 +206,13 @@ func TestAOnceStepCutByItsWorkersDeathEndsTheRun(t *testing.T) {
 		id := r.enqueue("j")
 		r.reaches(id, job.Running)
 		time.Sleep(time.Second)
-		cut = true
+		cut.Store(true)
 		r.work(nil)
 		r.ended(r.settles(id), job.Dead, job.CodeStepOutcomeUnknown, 2)
 		if bodies != 1 {
 			t.Errorf("%d bodies", bodies)
 		}
-		cut = false
+		cut.Store(false)
 		dying.Stop()
 	})
 }
@@ -296,23 +299,24 @@ func TestASettleThatFailsAfterSuccessIsNeverANack(t *testing.T) {
 			"j":    func(*task) (any, error) { bodies++; return bodies, nil },
 			"long": func(t *task) (any, error) { t.Work(2 * time.Minute); return nil, nil },
 		}, nil)
-		broken := true
+		var broken atomic.Bool
+		broken.Store(true)
 		r.db.Between = onOp("Settle", func(_ context.Context, call func() error) error {
-			if broken {
+			if broken.Load() {
 				return enginetest.Broken()
 			}
 			return call()
 		})
-		var outcomes []job.Outcome
+		noted := &settles{Store: r.db}
 		r.work(func(c *worker.Config) {
-			c.Queue = queue.New(queue.Config{Store: &settles{Store: r.db, outcomes: &outcomes}, Manifest: r.deploy.Manifest})
+			c.Queue = queue.New(queue.Config{Store: noted, Manifest: r.deploy.Manifest})
 		})
 		long := r.enqueue("long")
 		r.reaches(long, job.Running)
 		id := r.enqueue("j")
 		time.Sleep(time.Second)
-		broken = false
-		if len(outcomes) != 1 || outcomes[0] != job.Completed {
+		broken.Store(false)
+		if outcomes := noted.list(); len(outcomes) != 1 || outcomes[0] != job.Completed {
 			t.Errorf("settles asked for: %v", outcomes)
 		}
 		r.logged("jobs.worker.settle-failed", 1)
@@ -337,13 +341,22 @@ func TestARunWhoseSettleNoStoreAcceptsIsBuriedInTheEnd(t *testing.T) {
 // settles notes what it is asked to settle.
 type settles struct {
 	*enginetest.Store
-	outcomes *[]job.Outcome
+	mu       sync.Mutex
+	outcomes []job.Outcome
+}
+
+func (s *settles) list() []job.Outcome {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.outcomes)
 }
 
 func (s *settles) Settle(ctx context.Context, b []store.SettleParams) ([]store.SettleResult, error) {
+	s.mu.Lock()
 	for i := range b {
-		*s.outcomes = append(*s.outcomes, b[i].Outcome)
+		s.outcomes = append(s.outcomes, b[i].Outcome)
 	}
+	s.mu.Unlock()
 	return s.Store.Settle(ctx, b)
 }
 
@@ -424,10 +437,10 @@ func TestARunPinnedToAModuleThatIsGoneWaitsForIt(t *testing.T) {
 		r.reaches(id, job.Suspended)
 		w.Stop()
 
-		here := false
+		var here atomic.Bool
 		v2 := &enginetest.Guest{Name: "v2", Handlers: nap}
 		d, err := deploy.New(deploy.Config{Loader: func(context.Context, manifest.Module, string) (abi.Guest, error) {
-			if here {
+			if here.Load() {
 				return r.guest, nil
 			}
 			return nil, errors.New("no such file")
@@ -438,7 +451,7 @@ func TestARunPinnedToAModuleThatIsGoneWaitsForIt(t *testing.T) {
 		run := r.get(id)
 		r.ended(run, job.Delayed, job.CodeModuleMissing, 0)
 		r.logged("jobs.worker.parked", 1)
-		here = true
+		here.Store(true)
 		if out := r.settles(id).Output; string(out) != `"woke"` {
 			t.Errorf("it ended with %s", out)
 		}

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,12 +63,13 @@ func TestOneLongRunHoldsUpNeitherItsQueueNorOthers(t *testing.T) {
 
 func TestAQueueNeverRunsMoreThanItsSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		most, now := 0, 0
+		var most, now atomic.Int64
 		r := newRig(t, handlers{"j": func(t *task) (any, error) {
-			now++
-			most = max(most, now)
+			if n := now.Add(1); n > most.Load() {
+				most.Store(n)
+			}
 			t.Work(time.Second)
-			now--
+			now.Add(-1)
 			return nil, nil
 		}}, slots(3))
 		db := &generous{Store: r.db}
@@ -82,8 +84,8 @@ func TestAQueueNeverRunsMoreThanItsSlots(t *testing.T) {
 			run := r.settles(id)
 			r.ended(run, job.Done, "", 1)
 		}
-		if most != 3 {
-			t.Errorf("%d ran at a time, want 3", most)
+		if most.Load() != 3 {
+			t.Errorf("%d ran at a time, want 3", most.Load())
 		}
 	})
 }
@@ -116,9 +118,10 @@ func TestAnIdleWorkerAsksEverMoreRarely(t *testing.T) {
 func TestAWorkerDoesNotSpinWhileTheStoreIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, nil)
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		r.db.Between = onOp("Claim", func(_ context.Context, call func() error) error {
-			if away {
+			if away.Load() {
 				return enginetest.Away()
 			}
 			return call()
@@ -131,7 +134,7 @@ func TestAWorkerDoesNotSpinWhileTheStoreIsAway(t *testing.T) {
 		if n := r.events.Count("jobs.claim.failed"); n > 6 {
 			t.Errorf("%d log lines for one outage", n)
 		}
-		away = false
+		away.Store(false)
 		id := r.enqueue("j")
 		r.settles(id)
 	})
@@ -285,10 +288,11 @@ func TestAClaimWhoseAnswerWasLostStrandsNoRun(t *testing.T) {
 		w := r.work(nil)
 		long := r.enqueue("long")
 		r.reaches(long, job.Running)
-		lose := true
+		var lose atomic.Bool
+		lose.Store(true)
 		r.db.Between = onOp("Claim", func(_ context.Context, call func() error) error {
-			if lose {
-				lose = false
+			if lose.Load() {
+				lose.Store(false)
 				return enginetest.Lost(call)
 			}
 			return call()

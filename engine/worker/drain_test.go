@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,12 +109,11 @@ func TestWhatAnAttemptReachedDuringADrainIsKept(t *testing.T) {
 
 func TestAGuestThatDoesNotStopIsHandedBackBeforeTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var late error
+		late := make(chan error, 1)
 		r := newRig(t, handlers{"j": func(t *task) (any, error) {
-			if r := t.Attempt.Meta.Attempt; r == 1 && late == nil {
-				t.Deaf(time.Minute)
-				_, late = t.Calls.StepBegin(context.Background(), "late", abi.StepOnce)
-			}
+			t.Deaf(time.Minute)
+			_, err := t.Calls.StepBegin(context.Background(), "late", abi.StepOnce)
+			late <- err
 			return "done", nil
 		}}, once)
 		w := r.work(nil)
@@ -127,8 +127,8 @@ func TestAGuestThatDoesNotStopIsHandedBackBeforeTheEnd(t *testing.T) {
 		r.ended(r.get(id), job.Ready, job.CodeDraining, 0)
 		r.logged("jobs.timeout.abandoned", 1)
 		time.Sleep(2 * time.Minute)
-		if abi.CodeOf(late) != job.CodeLeaseLost {
-			t.Errorf("the late write answered %v", late)
+		if err := <-late; abi.CodeOf(err) != job.CodeLeaseLost {
+			t.Errorf("the late write answered %v", err)
 		}
 		r.ended(r.get(id), job.Ready, job.CodeDraining, 0)
 	})
@@ -251,9 +251,10 @@ func TestAWorkerHasFourStates(t *testing.T) {
 func TestAStartThatCannotRegisterLeavesAnIdleWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, lasts(0), nil)
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		r.db.Between = onOp("Register", func(_ context.Context, call func() error) error {
-			if away {
+			if away.Load() {
 				return enginetest.Broken()
 			}
 			return call()
@@ -262,7 +263,7 @@ func TestAStartThatCannotRegisterLeavesAnIdleWorker(t *testing.T) {
 		if err := w.Start(t.Context()); abi.CodeOf(err) != job.CodeDatabaseFull {
 			t.Errorf("error is %v", err)
 		}
-		away = false
+		away.Store(false)
 		r.must(w.Start(t.Context()))
 		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
 	})
@@ -276,9 +277,10 @@ func TestAGoodbyeThatHangsOrFailsStillStops(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, lasts(time.Second), nil)
-				broken := true
+				var broken atomic.Bool
+				broken.Store(true)
 				r.db.Between = onOp("Deregister", func(ctx context.Context, call func() error) error {
-					if broken {
+					if broken.Load() {
 						return bye(ctx)
 					}
 					return call()
@@ -290,7 +292,7 @@ func TestAGoodbyeThatHangsOrFailsStillStops(t *testing.T) {
 					t.Errorf("it took %v", took)
 				}
 				r.logged("jobs.worker.deregister-failed", 1)
-				broken = false
+				broken.Store(false)
 				r.must(w.Start(t.Context()))
 				r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
 			})
@@ -301,9 +303,9 @@ func TestAGoodbyeThatHangsOrFailsStillStops(t *testing.T) {
 func TestAClaimThatHangsDoesNotHoldADrainBeyondItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, lasts(time.Second), nil)
-		stuck := false
+		var stuck atomic.Bool
 		r.db.Between = onOp("Claim", func(_ context.Context, call func() error) error {
-			if stuck {
+			if stuck.Load() {
 				time.Sleep(time.Hour) // heeds no context
 				return errors.New("connection reset")
 			}
@@ -311,7 +313,7 @@ func TestAClaimThatHangsDoesNotHoldADrainBeyondItsEnd(t *testing.T) {
 		})
 		w := r.work(nil)
 		time.Sleep(time.Minute)
-		stuck = true
+		stuck.Store(true)
 		time.Sleep(3 * time.Second)
 		began := time.Now()
 		w.Drain(5 * time.Second)

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,10 +22,11 @@ var forFive = handlers{"j": func(t *task) (any, error) { t.Work(5 * time.Minute)
 func TestOneFailedRenewalIsAWarningAndNoMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, forFive, nil)
-		fail := true
+		var fail atomic.Bool
+		fail.Store(true)
 		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
-			if fail {
-				fail = false
+			if fail.Load() {
+				fail.Store(false)
 				return enginetest.Away()
 			}
 			return call()
@@ -44,9 +46,9 @@ func TestAWorkerThatCannotRenewForAWholeLeaseGivesUpItsRunsOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, forFive, nil)
-				away := false
+				var away atomic.Bool
 				r.db.Between = onOp("Renew", func(ctx context.Context, call func() error) error {
-					if away {
+					if away.Load() {
 						return cut(ctx)
 					}
 					return call()
@@ -55,9 +57,9 @@ func TestAWorkerThatCannotRenewForAWholeLeaseGivesUpItsRunsOnce(t *testing.T) {
 				id := r.enqueue("j")
 				r.reaches(id, job.Running)
 				first := r.get(id).Worker
-				away = true
+				away.Store(true)
 				time.Sleep(45 * time.Second)
-				away = false
+				away.Store(false)
 				r.logged("jobs.lease.lost", 1)
 				run := r.settles(id)
 				r.ended(run, job.Done, "", 2)
@@ -77,10 +79,11 @@ func TestAWorkerThatCannotRenewForAWholeLeaseGivesUpItsRunsOnce(t *testing.T) {
 func TestARenewalThatNeverComesBackIsALossOnceAndIgnoredAtLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, forFive, nil)
-		stuck := true
+		var stuck atomic.Bool
+		stuck.Store(true)
 		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
-			if stuck {
-				stuck = false
+			if stuck.Load() {
+				stuck.Store(false)
 				time.Sleep(10 * time.Minute) // heeds no context
 			}
 			return call()
@@ -99,10 +102,11 @@ func TestARenewalThatNeverComesBackIsALossOnceAndIgnoredAtLast(t *testing.T) {
 func TestARenewalThatLandsTooLateIsALossAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, forFive, nil)
-		slow := true
+		var slow atomic.Bool
+		slow.Store(true)
 		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
-			if slow {
-				slow = false
+			if slow.Load() {
+				slow.Store(false)
 				err := call()
 				time.Sleep(21 * time.Second) // 31s since the start of the last one that landed
 				return err
@@ -169,18 +173,18 @@ func TestAWorkerWhoseRowIsGoneStartsOverUnderANewID(t *testing.T) {
 func TestRegisteringAgainOutlastsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, nil)
-		away := false
+		var away atomic.Bool
 		r.db.Between = func(_ context.Context, _ string, call func() error) error {
-			if away {
+			if away.Load() {
 				return enginetest.Away()
 			}
 			return call()
 		}
 		r.work(nil)
 		time.Sleep(time.Minute)
-		away = true
+		away.Store(true)
 		time.Sleep(10 * time.Minute)
-		away = false
+		away.Store(false)
 		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
 		if n := r.events.Count("jobs.worker.register-failed"); n == 0 || n > 10 {
 			t.Errorf("%d log lines for one outage", n)
@@ -190,13 +194,16 @@ func TestRegisteringAgainOutlastsAnOutage(t *testing.T) {
 
 func TestACancelledRunStopsAtTheNextRenewalAndStaysCancelled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var stepErr error
-		stopped := time.Time{}
+		type end struct {
+			at  time.Time
+			err error
+		}
+		ends := make(chan end, 1)
 		r := newRig(t, handlers{"j": func(t *task) (any, error) {
 			<-t.Context.Done()
-			stopped = time.Now()
 			// A handler that does not care goes on, and its step is refused.
-			_, stepErr = t.Calls.StepBegin(t.Context, "after", abi.StepOnce)
+			_, err := t.Calls.StepBegin(t.Context, "after", abi.StepOnce)
+			ends <- end{time.Now(), err}
 			return "done", nil
 		}}, nil)
 		r.work(nil)
@@ -206,11 +213,12 @@ func TestACancelledRunStopsAtTheNextRenewalAndStaysCancelled(t *testing.T) {
 		r.must(err)
 		cancelled := time.Now()
 		time.Sleep(time.Minute)
-		if wait := stopped.Sub(cancelled); wait <= 0 || wait > 11*time.Second {
+		stopped := <-ends
+		if wait := stopped.at.Sub(cancelled); wait <= 0 || wait > 11*time.Second {
 			t.Errorf("stopped %v after the cancel, want at the next renewal", wait)
 		}
-		if abi.CodeOf(stepErr) != job.CodeCancelled {
-			t.Errorf("the step answered %v", stepErr)
+		if abi.CodeOf(stopped.err) != job.CodeCancelled {
+			t.Errorf("the step answered %v", stopped.err)
 		}
 		run := r.get(id)
 		if run.State != job.Cancelled || run.Error.Message != "enough" || run.Steps != 0 || run.Output != nil {
@@ -240,25 +248,26 @@ func TestACancelThatThisProcessMadeIsHeardAtOnce(t *testing.T) {
 func TestAStalledWorkersWritesMissAndItsSuccessorsLand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		wake := make(chan struct{})
-		var staleStep error
-		outputs := 0
+		stale := make(chan error, 1)
+		var fresh atomic.Int64
 		r := newRig(t, handlers{"j": func(t *task) (any, error) {
 			if t.Attempt.Meta.Attempt == 1 {
 				<-wake // a process that was paused: it does not notice that time passes
-				_, staleStep = t.Calls.StepBegin(context.Background(), "one", 0)
-				if staleStep == nil {
-					_, staleStep = t.Calls.StepEnd(context.Background(), []byte(`"stale"`))
+				_, err := t.Calls.StepBegin(context.Background(), "one", 0)
+				if err == nil {
+					_, err = t.Calls.StepEnd(context.Background(), []byte(`"stale"`))
 				}
+				stale <- err
 				return "stale", nil
 			}
-			outputs++
+			fresh.Add(1)
 			_, err := t.Step("one", func() (any, error) { return "fresh", nil })
 			return "fresh", err
 		}}, nil)
 		first := r.view()
-		stalled := false
+		var stalled atomic.Bool
 		first.Between = func(ctx context.Context, op string, call func() error) error {
-			if stalled && (op == "Renew" || op == "Register" || op == "Claim" || op == "Reclaim") {
+			if stalled.Load() && (op == "Renew" || op == "Register" || op == "Claim" || op == "Reclaim") {
 				return hang(ctx)
 			}
 			return call()
@@ -266,24 +275,24 @@ func TestAStalledWorkersWritesMissAndItsSuccessorsLand(t *testing.T) {
 		w1 := r.work(r.through(first))
 		id := r.enqueue("j")
 		r.reaches(id, job.Running)
-		stalled = true
+		stalled.Store(true)
 		r.work(r.through(r.view()))
 		run := r.settles(id)
 		close(wake)
 		time.Sleep(time.Second)
 		after := r.get(id)
 		r.ended(after, job.Done, "", 2)
-		if string(after.Output) != `"fresh"` || outputs != 1 || !after.FinishedAt.Equal(run.FinishedAt) {
-			t.Errorf("output %s after %d fresh bodies", after.Output, outputs)
+		if string(after.Output) != `"fresh"` || fresh.Load() != 1 || !after.FinishedAt.Equal(run.FinishedAt) {
+			t.Errorf("output %s after %d fresh bodies", after.Output, fresh.Load())
 		}
-		if abi.CodeOf(staleStep) != job.CodeLeaseLost {
-			t.Errorf("the stale step answered %v", staleStep)
+		if err := <-stale; abi.CodeOf(err) != job.CodeLeaseLost {
+			t.Errorf("the stale step answered %v", err)
 		}
 		steps, err := r.db.ListSteps(t.Context(), id)
 		if err != nil || len(steps) != 1 || string(steps[0].Output) != `"fresh"` {
 			t.Errorf("steps %+v, %v", steps, err)
 		}
-		stalled = false
+		stalled.Store(false)
 		w1.Stop()
 	})
 }

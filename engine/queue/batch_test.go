@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,37 +115,39 @@ func TestAWriteIsRepeatedWhileItsOutcomeIsUnclear(t *testing.T) {
 
 func TestAnEntryGivesUpWithItsContextAndOthersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		away := true
+		var away atomic.Bool
+		away.Store(true)
 		b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
-			if away {
+			if away.Load() {
 				return nil, store.ErrUnknown
 			}
 			return double(ctx, batch)
 		})
 		short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		var gaveUp error
-		answered := 0
-		b.submit(short, 1, func(_ int, err error) { gaveUp = err })
+		gaveUp, answered := make(chan error, 1), make(chan int, 1)
+		b.submit(short, 1, func(_ int, err error) { gaveUp <- err })
 		b.submit(t.Context(), 2, func(r int, err error) {
 			if err != nil {
 				t.Error(err)
 			}
-			answered = r
+			answered <- r
 		})
 		time.Sleep(3 * time.Second)
-		if !errors.Is(gaveUp, store.ErrUnknown) {
-			t.Errorf("the first gave up with %v", gaveUp)
+		if err := <-gaveUp; !errors.Is(err, store.ErrUnknown) {
+			t.Errorf("the first gave up with %v", err)
 		}
-		if answered != 0 {
-			t.Error("the second was answered while the store was away")
+		select {
+		case r := <-answered:
+			t.Errorf("the second was answered %d while the store was away", r)
+		default:
 		}
-		away = false
+		away.Store(false)
 		if err := b.wait(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if answered != 4 {
-			t.Errorf("the second answered %d", answered)
+		if r := <-answered; r != 4 {
+			t.Errorf("the second answered %d", r)
 		}
 	})
 }

@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -98,10 +99,10 @@ sleeps for three days or moves to another process goes on where it stopped.
 
 Without a database URL everything is kept, durably, in one SQLite file.`,
 		Example: `  runner validate                       check jobs.toml and its modules
-  runner try onboard-org --input '{"orgId":"acme"}'
+  runner try onboard-org --input '{"orgId":"acme","plan":"team"}'
                                         run one job in memory, sleeps taking no time
   runner serve                          work the queue
-  runner enqueue onboard-org --input '{"orgId":"acme"}' --wait
+  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}' --wait
   runner jobs ls --state dead           what waits for a person`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -110,6 +111,10 @@ Without a database URL everything is kept, durably, in one SQLite file.`,
 			return cmd.Help()
 		},
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		e.command = cmd.CommandPath()
+		return err
+	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
@@ -120,6 +125,24 @@ Without a database URL everything is kept, durably, in one SQLite file.`,
 		root.AddCommand(c)
 	}
 	return root
+}
+
+// group makes cmd a command that only has others. One that does not exist is an
+// error, not a reason to print help and report success.
+func (e *env) group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Command {
+	cmd.AddCommand(subcommands...)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e.command = cmd.CommandPath()
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		fix := "see " + cmd.CommandPath() + " --help"
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			fix = "did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return usagef(fix, "%s has no command %q", cmd.CommandPath(), args[0])
+	}
+	return cmd
 }
 
 const (

@@ -47,7 +47,7 @@ on stdout; the exit code is 1 if it ended other than done.
 
 --input-lines enqueues a run for each line of a file of JSON lines, in batches of ` + fmt.Sprint(linesBatch) + `;
 a bad line stops at its batch, which is not enqueued.`,
-		Example: `  runner enqueue onboard-org --input '{"orgId":"acme"}'
+		Example: `  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}'
   runner enqueue onboard-org --input @org.json --wait --timeout 1m
   generate-input | runner enqueue import-row --input -
   runner enqueue invoice --input-lines invoices.jsonl

@@ -27,8 +27,7 @@ ready (due now), delayed (due later), running, suspended (sleeping), done, faile
   runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e --from-step charge`,
 		GroupID: groupOperate,
 	}
-	cmd.AddCommand(newJobsLs(e), newJobsShow(e), newJobsWait(e), newJobsCancel(e), newJobsRetry(e))
-	return cmd
+	return e.group(cmd, newJobsLs(e), newJobsShow(e), newJobsWait(e), newJobsCancel(e), newJobsRetry(e))
 }
 
 func newJobsLs(e *env) *cobra.Command {

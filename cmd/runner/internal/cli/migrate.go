@@ -26,8 +26,7 @@ of the binary, stop it, make a backup and run migrate up.`,
   runner migrate up`,
 		GroupID: groupOperate,
 	}
-	cmd.AddCommand(newMigrateStatus(e), newMigrateUp(e))
-	return cmd
+	return e.group(cmd, newMigrateStatus(e), newMigrateUp(e))
 }
 
 // schemaView is a database's schema as JSON.

@@ -16,13 +16,14 @@ import (
 
 func newModules(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "modules",
-		Short:   "Look into handler modules",
+		Use:   "modules",
+		Short: "Look into handler modules",
+		Long: `A handler module is one .wasm file. What it may touch is not in the file but in
+jobs.toml.`,
 		Example: `  runner modules inspect bin/onboard.wasm`,
 		GroupID: groupTools,
 	}
-	cmd.AddCommand(newModulesInspect(e))
-	return cmd
+	return e.group(cmd, newModulesInspect(e))
 }
 
 // inspectView is a module as JSON.

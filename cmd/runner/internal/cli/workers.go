@@ -11,13 +11,14 @@ import (
 
 func newWorkers(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "workers",
-		Short:   "List the processes that work the queue",
+		Use:   "workers",
+		Short: "List the processes that work the queue",
+		Long: `A worker is a process that runs jobs. It registers itself in the database and renews
+its lease while it lives.`,
 		Example: `  runner workers ls`,
 		GroupID: groupOperate,
 	}
-	cmd.AddCommand(newWorkersLs(e))
-	return cmd
+	return e.group(cmd, newWorkersLs(e))
 }
 
 // workerView is a worker as JSON.

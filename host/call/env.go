@@ -8,7 +8,6 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/jobrunner/runner/abi"
-	"github.com/jobrunner/runner/abi/wire"
 )
 
 // envTable has the body of each function of abi.EnvImports, the runtime hooks
@@ -35,7 +34,7 @@ func envTrace(s *State, mem api.Memory, stack []uint64) {
 	for _, v := range stack[2 : 2+min(5, uint32(stack[1]))] {
 		text += fmt.Sprintf(" %v", api.DecodeF64(v))
 	}
-	s.log(abi.LevelDebug, wire.LogLine([]byte(text)))
+	s.log(abi.LevelDebug, text)
 }
 
 // maxScriptString bounds what is read of a string, in bytes.

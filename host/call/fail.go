@@ -22,12 +22,17 @@ func fail(s *State, mem api.Memory, stack []uint64) {
 
 // readFailure is the failure at (p, n), without the secrets the guest has read.
 func (s *State) readFailure(mem api.Memory, fn string, kind, p, n uint64) abi.Failure {
-	f, err := wire.DecodeFailure(fn, uint32(kind), s.view(mem, fn, p, n))
+	b := s.view(mem, fn, p, n)
+	// Before the texts are cut, since a cut may go through a secret.
+	if len(s.secrets) > 0 && wire.CheckJSON(b, maxFailureJSON) == nil {
+		b = s.redactJSON(b)
+	}
+	f, err := wire.DecodeFailure(fn, uint32(kind), b)
 	if err != nil {
 		s.unwind(err)
 	}
-	if len(s.secrets) > 0 {
-		f.Message, f.Code, f.Fix, f.Stack = s.redact(f.Message), s.redact(f.Code), s.redact(f.Fix), s.redact(f.Stack)
-	}
 	return f
 }
+
+// maxFailureJSON bounds what DecodeFailure reads, in bytes.
+const maxFailureJSON = 1 << 20

@@ -11,6 +11,7 @@ import (
 // abi.MaxProgressNote bytes; the rest is cut.
 func progress(s *State, mem api.Memory, stack []uint64) {
 	s.attempting(abi.FuncProgress)
-	note := wire.Note(s.view(mem, abi.FuncProgress, stack[1], stack[2]))
-	s.calls.Progress(s.Context, wire.Permille(int32(stack[0])), s.redact(note))
+	note := s.view(mem, abi.FuncProgress, stack[1], stack[2])
+	text := s.redact(string(note[:min(len(note), abi.MaxProgressNote+beyondCut)]))
+	s.calls.Progress(s.Context, wire.Permille(int32(stack[0])), wire.Note([]byte(text)))
 }

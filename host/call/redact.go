@@ -3,6 +3,7 @@ package call
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,15 +11,48 @@ import (
 // redacted stands where a secret was.
 const redacted = "[redacted]"
 
-// minRedacted is the shortest secret that is looked for, in bytes: a shorter
-// one would be found in the middle of ordinary words.
-const minRedacted = 4
+const (
+	// minRedacted is the shortest secret that is looked for, in bytes: a
+	// shorter one would be found in the middle of ordinary words.
+	minRedacted = 4
+	// minRedactedLine is the shortest line of a secret of several lines that is
+	// looked for by itself, in bytes: a key in PEM is logged line by line.
+	minRedactedLine = 8
+	// beyondCut is how much is read beyond where a text will be cut, in bytes,
+	// so that a secret across the cut is recognised.
+	beyondCut = 4 << 10
+)
 
 // learn notes a secret's value that the guest has read.
 func (s *State) learn(value string) {
-	if len(value) >= minRedacted {
-		s.secrets = append(s.secrets, value)
+	add := func(text string, shortest int) {
+		if len(text) >= shortest && !slices.Contains(s.secrets, text) {
+			s.secrets = append(s.secrets, text)
+		}
 	}
+	add(value, minRedacted)
+	if lines := strings.FieldsFunc(value, func(r rune) bool { return r == '\n' || r == '\r' }); len(lines) > 1 {
+		for _, line := range lines {
+			add(line, minRedactedLine)
+		}
+	}
+	add(jsonText(value), minRedacted) // JSON that is logged
+	// The longest first, in case one is a part of another.
+	slices.SortFunc(s.secrets, func(a, b string) int { return len(b) - len(a) })
+}
+
+// jsonText is text as it stands between the quotes of a JSON string.
+func jsonText(text string) string {
+	b := quoteJSON(text)
+	return b[1 : len(b)-1]
+}
+
+func quoteJSON(text string) string {
+	var buf bytes.Buffer
+	enc := json.NewEncoder(&buf)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(text) // a string always encodes
+	return strings.TrimSuffix(buf.String(), "\n")
 }
 
 // redact replaces exact matches of the secrets read so far.
@@ -55,11 +89,7 @@ func (s *State) redactJSON(b []byte) []byte {
 			var text string
 			if json.Unmarshal(b[i:end], &text) == nil {
 				if clean := s.redact(text); clean != text {
-					var buf bytes.Buffer
-					enc := json.NewEncoder(&buf)
-					enc.SetEscapeHTML(false)
-					_ = enc.Encode(clean) // a string always encodes
-					put(i, end, strings.TrimSuffix(buf.String(), "\n"))
+					put(i, end, quoteJSON(clean))
 				}
 			}
 			i = end

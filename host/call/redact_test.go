@@ -50,6 +50,41 @@ func TestSecretsStayOutOfRecordsAndLogs(t *testing.T) {
 	}
 }
 
+func TestSecretsAcrossCutsLinesAndEscapesAreFound(t *testing.T) {
+	const key = "-----BEGIN KEY-----\nAAAABBBBCCCC\nDDDDEEEE\n-----END KEY-----\n"
+	const quoted = `pass"word`
+	const long = "prefix-of-it"
+	const longer = "prefix-of-it-and-more"
+	c := &fakeCalls{}
+	g := begin(t, c, fakeCaps{secrets: map[string]string{"PEM": key, "Q": quoted, "S": long, "L": longer}})
+	for name, value := range map[string]string{"PEM": key, "Q": quoted, "S": long, "L": longer} {
+		g.want(int64(len(value)), abi.FuncSecret, name)
+		g.want(int64(len(value)), abi.FuncSecret, name) // reading twice changes nothing
+	}
+	pad := strings.Repeat("x", abi.MaxLogLine-4)
+	g.call(abi.FuncLog, append([]uint64{1}, g.args(pad+longer)...)...)
+	g.write(1, pad+longer+"\n"+key+`{"p":"pass\"word"}`+"\n"+longer+"\n")
+	g.call(abi.FuncProgress, append([]uint64{1}, g.args(strings.Repeat("y", abi.MaxProgressNote-4)+longer)...)...)
+	g.write(2, strings.Repeat("z", 3*maxTail-len(long)/2)+longer+strings.Repeat("w", maxTail-6))
+	g.want(0, abi.FuncFail, 1, `{"message":"`+strings.Repeat("m", 4<<10-4)+longer+`"}`)
+	all := strings.Join(append(c.lines, c.progress...), "\n") + g.state.stderrTail() + g.state.failure.Message
+	for _, leak := range []string{"pre", "AAAA", "DDDD", "word", "BEGIN", "more"} {
+		if strings.Contains(all, leak) {
+			t.Errorf("%q is still there", leak)
+		}
+	}
+}
+
+func TestACutAtTheLimitOfStdoutLeaksNoSecret(t *testing.T) {
+	c := &fakeCalls{}
+	g := begin(t, c, fakeCaps{secrets: map[string]string{"KEY": "swordfish"}})
+	g.want(9, abi.FuncSecret, "KEY")
+	g.write(1, strings.Repeat("x\n", abi.MaxStdio/2-2)+"swordfish\n")
+	if all := strings.Join(c.lines, ""); strings.Contains(all, "swor") {
+		t.Error("a part of the secret is logged")
+	}
+}
+
 func TestSecretsStayOutOfTheOutput(t *testing.T) {
 	g := begin(t, &fakeCalls{}, fakeCaps{secrets: map[string]string{"KEY": "swordfish"}})
 	g.want(9, abi.FuncSecret, "KEY")

@@ -7,8 +7,15 @@ import (
 	"github.com/jobrunner/runner/abi/wire"
 )
 
-// maxTail is how much of the end of stderr is kept for a failure, in bytes.
-const maxTail = 4 << 10
+// maxTail is how much of the end of stderr a failure gets, in bytes; keptTail
+// how much is kept to take it from.
+const (
+	maxTail  = 4 << 10
+	keptTail = maxTail + beyondCut
+)
+
+// maxLine is how much of a line is kept, in bytes.
+const maxLine = abi.MaxLogLine + beyondCut
 
 // truncatedLine is logged once when a guest has written more than abi.MaxStdio.
 const truncatedLine = "output truncated: more than 64 KiB on stdout and stderr"
@@ -18,7 +25,7 @@ type stdio struct {
 	lines   [2]line // stdout, stderr
 	total   int64
 	dropped int64
-	tail    []byte // of stderr: at least its last maxTail bytes, at most twice that
+	tail    []byte // of stderr: at least its last keptTail bytes, at most twice that
 	fatal   string // the first line of stderr by which a language runtime announces its end
 	full    bool
 }
@@ -26,7 +33,7 @@ type stdio struct {
 // line is a line that is not complete yet.
 type line struct {
 	b    []byte
-	skip bool // the rest of it: abi.MaxLogLine is reached
+	skip bool // the rest of it: maxLine is reached
 }
 
 const stderr = 1
@@ -53,8 +60,8 @@ func (s *State) writeStdio(which int, b []byte) {
 			}
 		}
 		if !l.skip {
-			l.b = append(l.b, b[:min(n, abi.MaxLogLine-len(l.b))]...)
-			l.skip = len(l.b) == abi.MaxLogLine
+			l.b = append(l.b, b[:min(n, maxLine-len(l.b))]...)
+			l.skip = len(l.b) == maxLine
 		}
 		if whole {
 			s.flushLine(which)
@@ -64,6 +71,9 @@ func (s *State) writeStdio(which int, b []byte) {
 	}
 	if o.dropped > 0 && !o.full {
 		o.full = true
+		if len(s.secrets) > 0 { // the cut may have gone through one
+			l.b = l.b[:0]
+		}
 		s.flushLine(0)
 		s.flushLine(stderr)
 		s.log(abi.LevelWarn, truncatedLine)
@@ -72,12 +82,12 @@ func (s *State) writeStdio(which int, b []byte) {
 
 // keep remembers the end of stderr.
 func (o *stdio) keep(b []byte) {
-	if len(b) > maxTail {
-		b = b[len(b)-maxTail:]
+	if len(b) > keptTail {
+		b = b[len(b)-keptTail:]
 		o.tail = o.tail[:0]
 	}
-	if len(o.tail)+len(b) > 2*maxTail {
-		o.tail = append(o.tail[:0], o.tail[len(o.tail)-maxTail:]...)
+	if len(o.tail)+len(b) > 2*keptTail {
+		o.tail = append(o.tail[:0], o.tail[len(o.tail)-keptTail:]...)
 	}
 	o.tail = append(o.tail, b...)
 }
@@ -90,26 +100,28 @@ func (s *State) flushLine(which int) {
 		if which == stderr {
 			level = abi.LevelWarn
 		}
-		text := wire.LogLine(l.b)
+		text := s.log(level, string(l.b))
 		if which == stderr && s.stdio.fatal == "" && (strings.HasPrefix(text, "panic: ") || strings.HasPrefix(text, "fatal error: ")) {
 			s.stdio.fatal = text
 		}
-		s.log(level, text)
 	}
 	l.b, l.skip = l.b[:0], false
 }
 
-// log tells the operator, unless the module is only being brought up.
-func (s *State) log(level abi.Level, text string) {
+// log tells the operator, unless the module is only being brought up. It
+// answers the line without secrets, cut and fit to be shown.
+func (s *State) log(level abi.Level, text string) string {
+	text = wire.LogLine([]byte(s.redact(text)))
 	if s.calls != nil {
-		s.calls.Log(s.Context, level, s.redact(text))
+		s.calls.Log(s.Context, level, text)
 	}
+	return text
 }
 
-// stderrTail is the end of stderr as text.
+// stderrTail is the end of stderr as text, without secrets.
 func (s *State) stderrTail() string {
-	b := s.stdio.tail
-	return string(b[max(0, len(b)-maxTail):])
+	text := s.redact(string(s.stdio.tail))
+	return text[max(0, len(text)-maxTail):]
 }
 
 // deadlocked reports whether Go's runtime ended the guest because none of its

@@ -185,6 +185,9 @@ func (t *Template) put(in *Instance) {
 	var evicted []*Instance
 	for p.idleBytes > p.cfg.MaxIdleBytes {
 		oldest := p.longestIdle()
+		if oldest == nil {
+			break
+		}
 		in := oldest.idle[0]
 		oldest.idle = slices.Delete(oldest.idle, 0, 1)
 		p.idleBytes -= in.bytes()
@@ -199,8 +202,8 @@ func (t *Template) put(in *Instance) {
 	}
 }
 
-// longestIdle is the template whose first idle instance waits longest. The
-// caller holds the lock and knows that something is idle.
+// longestIdle is the template whose first idle instance waits longest, nil if
+// nothing is idle. The caller holds the lock.
 func (p *Pool) longestIdle() *Template {
 	var oldest *Template
 	for _, t := range p.templates {

@@ -42,7 +42,8 @@ type Registry struct {
 
 	mu      sync.Mutex // guards all below, and every opened's refs and deployed
 	current Deployment
-	open    map[key]*opened // the newest guest of a key, deployed or not
+	serving map[string]*opened // by module, of the current deployment
+	open    map[key]*opened    // the newest guest of a key, deployed or not
 	unused  []*opened       // refs 0 and not deployed; longest unused first
 	closed  bool
 }
@@ -107,17 +108,18 @@ func (r *Registry) Switch(next Deployment) (Deployment, error) {
 	before := r.current
 	old := r.deployed()
 	r.current = next
+	r.serving = make(map[string]*opened, len(entries))
 	for _, o := range old {
 		o.deployed = false
 	}
 	for _, e := range entries {
 		if have := sameGuest(old, e); have != nil {
-			have.decl, have.deployed = e.decl, true
-			r.open[have.key] = have
-			continue
+			have.decl = e.decl
+			e = have
 		}
 		e.deployed = true
 		r.open[e.key] = e
+		r.serving[e.key.module] = e
 	}
 	for _, o := range old {
 		r.retire(o)

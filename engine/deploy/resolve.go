@@ -43,9 +43,7 @@ func (r *Registry) Resolve(ctx context.Context, jobName, digest string) (Lease, 
 			Fix:     "deploy the manifest that declares it, or cancel the run",
 		}
 	}
-	current := r.current.Guests[j.Module]
-	if digest == "" || j.OnDeploy == manifest.Latest || digest == current.Digest() {
-		o := r.open[key{j.Module, current.Digest()}]
+	if o := r.serving[j.Module]; digest == "" || j.OnDeploy == manifest.Latest || digest == o.key.digest {
 		o.refs++
 		r.mu.Unlock()
 		return Lease{Job: j, Guest: o.guest, Digest: o.key.digest, registry: r, held: o}, nil

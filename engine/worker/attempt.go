@@ -84,19 +84,25 @@ func (a *attempt) execute() (v verdict) {
 		return a.unread(err)
 	}
 
-	ctx, stop := a.ctx, context.CancelFunc(func() {})
-	if lease.Job.Timeout > 0 {
-		ctx, stop = context.WithTimeoutCause(a.ctx, lease.Job.Timeout, &abi.Error{
-			Code:    job.CodeTimeout,
-			Message: "the attempt took longer than the job's timeout",
-			Fix:     "raise timeout of the job, or split the work into steps: finished ones are not run again",
-		})
+	var deadline time.Time
+	if limit := lease.Job.Timeout; limit > 0 {
+		// Through the attempt's own cancel rather than a context with a deadline:
+		// whatever ends the attempt first is its one cause.
+		deadline = time.Now().Add(limit)
+		defer time.AfterFunc(limit, func() { a.cancel(overdue(limit)) }).Stop()
 	}
-	defer stop()
-	out := lease.Guest.Run(ctx, a.describe(ctx, lease), memory)
+	out := lease.Guest.Run(a.ctx, a.describe(lease, deadline), memory)
 	return a.judge(judgement{
-		cause: context.Cause(ctx), outcome: out, job: lease.Job, memory: memory, module: lease.Digest,
+		cause: context.Cause(a.ctx), outcome: out, job: lease.Job, memory: memory, module: lease.Digest,
 	})
+}
+
+func overdue(limit time.Duration) error {
+	return &abi.Error{
+		Code:    job.CodeTimeout,
+		Message: fmt.Sprintf("the attempt took longer than %v", limit),
+		Fix:     "raise timeout of the job, or split the work into steps: finished ones are not run again",
+	}
 }
 
 // admissible checks the row once more against the manifest as it is now: both
@@ -121,8 +127,7 @@ func (a *attempt) memory(l deploy.Lease) step.Params {
 }
 
 // describe is what the guest starts from.
-func (a *attempt) describe(ctx context.Context, l deploy.Lease) abi.Attempt {
-	deadline, _ := ctx.Deadline()
+func (a *attempt) describe(l deploy.Lease, deadline time.Time) abi.Attempt {
 	r := a.run
 	return abi.Attempt{
 		Handler: l.Job.Handler,

@@ -28,7 +28,10 @@ type attempt struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 
-	settling bool // its verdict is given; guarded by Worker.mu
+	// Guarded by Worker.mu.
+	settling bool // its verdict is given
+	outside  bool // by someone who could not wait for its guest, which still has the slot
+	doomed   bool // a heartbeat found it told to stop and still there
 }
 
 func newAttempt(w *Worker, s *session, r *job.Run, claimed time.Time) *attempt {

@@ -83,7 +83,7 @@ func TestHowAHandlerFailsDecidesWhatBecomesOfItsRun(t *testing.T) {
 		"output that is no JSON":  {func(*task) (any, error) { return raw(`{"a":1,"a":2}`), nil }, nil, job.Dead, job.CodeStepOutput, 1, 0},
 		"output that is too long": {func(*task) (any, error) { return raw(`"` + strings.Repeat("x", abi.MaxOutput) + `"`), nil }, nil, job.Dead, job.CodeStepOutput, 1, 0},
 		"deadline":                {func(t *task) (any, error) { t.Work(time.Hour); return nil, nil }, nil, job.Dead, job.CodeTimeout, 3, 30 * time.Minute},
-		"deadline, then a value": {func(t *task) (any, error) { t.Deaf(11 * time.Minute); return 1, nil }, func(p *job.RetryPolicy) { p.Attempts = 1 },
+		"deadline, then a value": {func(t *task) (any, error) { t.Deaf(10*time.Minute + 5*time.Second); return 1, nil }, func(p *job.RetryPolicy) { p.Attempts = 1 },
 			job.Dead, job.CodeTimeout, 1, 10 * time.Minute},
 		"step too slow": {func(t *task) (any, error) {
 			return t.Step("slow", func() (any, error) { t.Work(time.Hour); return nil, nil })
@@ -228,6 +228,33 @@ func (p *panicky) Run(ctx context.Context, a abi.Attempt, c abi.Calls) abi.Outco
 		panic("nil map in the host")
 	}
 	return p.Guest.Run(ctx, a, c)
+}
+
+func TestAGuestThatItsHostCannotStopDoesNotKeepItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			if t.Attempt.Meta.Attempt == 1 {
+				t.Deaf(10 * time.Minute)
+				return "late", nil
+			}
+			return "second", nil
+		}}, func(m *manifest.Manifest) {
+			m.Jobs["j"].Timeout = time.Minute
+			slots(1)(m)
+		})
+		r.work(nil)
+		id := r.enqueue("j")
+		time.Sleep(2 * time.Minute)
+		r.ended(r.get(id), job.Delayed, job.CodeTimeout, 1) // due, but its slot is still taken
+		r.logged("jobs.timeout.abandoned", 1)
+		run := r.settles(id)
+		if string(run.Output) != `"second"` || run.Attempt != 2 {
+			t.Errorf("ended with %s at attempt %d", run.Output, run.Attempt)
+		}
+		if held := run.ClaimedAt.Sub(run.CreatedAt); held < 10*time.Minute {
+			t.Errorf("the second attempt began after %v, beside the guest that has its slot", held)
+		}
+	})
 }
 
 func TestAPanicOfTheHostIsAFailureOfTheAttemptAndNotOfTheWorker(t *testing.T) {

@@ -8,8 +8,6 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
-	"github.com/jobrunner/runner/engine/step"
-	"github.com/jobrunner/runner/engine/store"
 )
 
 // lifetime is what lasts from a start to the stop after it, with the one end
@@ -231,19 +229,10 @@ func (w *Worker) abortAll() {
 }
 
 // handBackAll gives the verdict on attempts that did not stop in time, so that
-// another worker can begin at once. What their guests still try to write misses
-// its fence.
+// another worker can begin at once.
 func (w *Worker) handBackAll() {
 	for _, a := range w.unsettled() {
-		if !a.begin() {
-			continue
-		}
-		w.cfg.Logger.Warn("jobs.timeout.abandoned", slog.String("run", a.run.ID), slog.String("job", a.run.Job))
-		failure := step.Bounded(failureOf(drainCause()))
-		v := verdict{params: store.SettleParams{Ref: a.ref, Outcome: job.Interrupted, To: job.Ready, Error: &failure}}
-		w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
-			a.settled(v, res, err, time.Since(a.claimed))
-		})
+		a.settleOutside(a.stuck(drainCause()))
 	}
 }
 

@@ -210,14 +210,14 @@ func TestATimeoutBeforeADrainIsATimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, handlers{"j": func(t *task) (any, error) {
 			<-t.Context.Done()
-			time.Sleep(time.Minute) // the drain begins while it cleans up
+			time.Sleep(8 * time.Second) // the drain begins while it cleans up
 			return nil, errors.New("stopped")
 		}}, func(m *manifest.Manifest) { m.Jobs["j"].Timeout = 10 * time.Second })
 		w := r.work(nil)
 		id := r.enqueue("j")
 		r.reaches(id, job.Running)
-		time.Sleep(15 * time.Second)
-		w.Drain(3 * time.Minute)
+		time.Sleep(12 * time.Second)
+		w.Drain(time.Minute)
 		r.ended(r.get(id), job.Delayed, job.CodeTimeout, 1)
 	})
 }

@@ -53,6 +53,7 @@ func (w *Worker) heartbeat(s *session) {
 		for _, l := range res.Lost {
 			w.lostRun(s, l)
 		}
+		w.giveUpStuck(s)
 		timer.Reset(interval)
 	}
 }
@@ -99,6 +100,27 @@ func (w *Worker) heldBy(s *session) []job.Ref {
 		}
 	}
 	return refs
+}
+
+// giveUpStuck gives the verdict on attempts that were told to stop before the
+// last heartbeat and still run: a host that cannot stop its guest must not keep
+// the run from everyone else.
+func (w *Worker) giveUpStuck(s *session) {
+	w.mu.Lock()
+	var stuck []*attempt
+	for _, a := range s.held {
+		if a.settling || a.ctx.Err() == nil {
+			continue
+		}
+		if a.doomed {
+			stuck = append(stuck, a)
+		}
+		a.doomed = true
+	}
+	w.mu.Unlock()
+	for _, a := range stuck {
+		a.settleOutside(a.stuck(nil))
+	}
 }
 
 // lostRun aborts the attempt of a run that is not its session's any more. One

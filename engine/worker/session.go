@@ -32,7 +32,10 @@ type session struct {
 }
 
 // register announces a new session.
-func (w *Worker) register(ctx context.Context) (*session, error) {
+// alone says that every other row is a dead worker's: true only of the first
+// registration of a lifetime, since a later one may stand beside a session that
+// retires.
+func (w *Worker) register(ctx context.Context, alone bool) (*session, error) {
 	u, err := uuid.NewV7()
 	if err != nil {
 		return nil, &abi.Error{Code: job.CodeInternal, Message: "no random bytes for a worker's id", Err: err}
@@ -47,7 +50,7 @@ func (w *Worker) register(ctx context.Context) (*session, error) {
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	err = w.cfg.Store.Register(ctx, store.RegisterParams{
 		ID: s.id, Host: host(), PID: os.Getpid(), Queues: w.slots.list(),
-		Lease: w.cfg.Lease, Alone: w.cfg.Alone,
+		Lease: w.cfg.Lease, Alone: alone,
 	})
 	if err != nil {
 		s.end(err)
@@ -80,7 +83,7 @@ func (w *Worker) keepRegistered(life context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(life, claimTimeout)
-		s, err := w.register(ctx)
+		s, err := w.register(ctx, false)
 		cancel()
 		if err == nil {
 			failures = 0

@@ -9,12 +9,39 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// settle writes a verdict, unless someone has given one already: a drain that
-// could not wait. The slot is free once the store has answered.
+// settle writes a verdict, unless someone who could not wait has given one
+// already. The slot is free once the store has answered.
 func (a *attempt) settle(v verdict, took time.Duration) {
-	if !a.begin() {
+	if a.begin(false) {
+		a.write(v, took)
 		return
 	}
+	a.freeSlot()
+}
+
+// settleOutside gives the verdict on an attempt whose guest does not stop. What
+// the guest still tries to write misses its fence, and it keeps its slot until
+// it ends.
+func (a *attempt) settleOutside(v verdict) {
+	if !a.begin(true) {
+		return
+	}
+	a.w.cfg.Logger.Warn("jobs.timeout.abandoned", slog.String("run", a.run.ID), slog.String("job", a.run.Job))
+	a.write(v, time.Since(a.claimed))
+}
+
+// begin takes the right to give the verdict.
+func (a *attempt) begin(outside bool) bool {
+	a.w.mu.Lock()
+	defer a.w.mu.Unlock()
+	if a.settling {
+		return false
+	}
+	a.settling, a.outside = true, outside
+	return true
+}
+
+func (a *attempt) write(v verdict, took time.Duration) {
 	if v.abandon {
 		a.w.cfg.Logger.Debug("jobs.attempt.abandoned", slog.String("run", a.run.ID), slog.Any("cause", v.err))
 		a.finish()
@@ -23,17 +50,6 @@ func (a *attempt) settle(v verdict, took time.Duration) {
 	a.w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
 		a.settled(v, res, err, took)
 	})
-}
-
-// begin takes the right to give the verdict.
-func (a *attempt) begin() bool {
-	a.w.mu.Lock()
-	defer a.w.mu.Unlock()
-	if a.settling {
-		return false
-	}
-	a.settling = true
-	return true
 }
 
 // settled is called by the queue's writer with the store's answer. A settle
@@ -65,20 +81,29 @@ func (a *attempt) settled(v verdict, res store.SettleResult, err error, took tim
 	a.finish()
 }
 
-// finish gives the slot back and forgets the attempt.
+// finish forgets the attempt, and gives its slot back unless its guest still
+// has it.
 func (a *attempt) finish() {
 	w := a.w
 	w.mu.Lock()
 	delete(a.session.held, a.ref)
 	w.attempts--
 	last := a.session.retiring && len(a.session.held) == 0 && !a.session.over
+	outside := a.outside
 	w.checkQuiet()
 	w.mu.Unlock()
 	if last {
 		go w.leave(a.session)
 	}
-	if w.slots.release(a.run.Queue) {
-		w.wakes.slot()
+	if !outside {
+		a.freeSlot()
+	}
+}
+
+// freeSlot makes the claim loop look if it has waited for one.
+func (a *attempt) freeSlot() {
+	if a.w.slots.release(a.run.Queue) {
+		a.w.wakes.slot()
 	}
 }
 

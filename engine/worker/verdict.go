@@ -77,6 +77,19 @@ func (a *attempt) drained(in judgement) verdict {
 	}}
 }
 
+// stuck judges an attempt whose guest does not stop: by why it was told to, or
+// by what it was about to be told.
+func (a *attempt) stuck(cause error) verdict {
+	if first := context.Cause(a.ctx); first != nil {
+		cause = first
+	}
+	return a.judge(judgement{
+		cause:   cause,
+		outcome: abi.Outcome{Kind: abi.Stopped, Err: cause},
+		job:     a.w.cfg.Deploy.Manifest().Jobs[a.run.Job],
+	})
+}
+
 // undisturbed judges by the outcome alone.
 func (a *attempt) undisturbed(in judgement) verdict {
 	switch in.outcome.Kind {

@@ -159,7 +159,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	w.reported = map[string]bool{}
 	w.mu.Unlock()
 
-	s, err := w.register(ctx)
+	s, err := w.register(ctx, w.cfg.Alone)
 	if err != nil {
 		w.mu.Lock()
 		w.state = before

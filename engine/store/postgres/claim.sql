@@ -18,9 +18,9 @@ taken AS (
   RETURNING w.*, p.share
 ), begun AS (
   INSERT INTO {schema}.running (id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans,
-    run_at, created_at, started_at, claimed_at, settled, worker, module, parent, enqueued_by, traceparent, error, progress, input)
+    run_at, created_at, started_at, claimed_at, worker, module, parent, enqueued_by, traceparent, error, progress, input)
   SELECT id, job, queue, tenant, key, priority, attempt + 1, max_attempts, claims + 1, orphans,
-    run_at, created_at, coalesce(started_at, {now}), {now}, settled, $1, module, parent, enqueued_by, traceparent, error, progress, input
+    run_at, created_at, coalesce(started_at, {now}), {now}, $1, module, parent, enqueued_by, traceparent, error, progress, input
   FROM taken
 )
 SELECT EXISTS (SELECT FROM alive) AS alive, {now} AS now,

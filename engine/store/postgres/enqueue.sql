@@ -6,12 +6,12 @@
 WITH u AS MATERIALIZED (
   SELECT u.*, coalesce(u.at, {now} + u.delay * interval '1 millisecond') AS run_at
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::smallint[], $8::integer[],
-    $9::timestamptz[], $10::bigint[], $11::uuid[], $12::text[], $13::text[])
-    u(id, job, queue, tenant, key, input, priority, max_attempts, at, delay, parent, enqueued_by, traceparent)
+    $9::timestamptz[], $10::bigint[], $11::uuid[], $12::text[], $13::text[]) WITH ORDINALITY
+    u(id, job, queue, tenant, key, input, priority, max_attempts, at, delay, parent, enqueued_by, traceparent, ord)
 ), k AS (
   INSERT INTO {schema}.live_keys (job, tenant, key, run_id)
   SELECT u.job, u.tenant, u.key, u.id FROM u WHERE u.key IS NOT NULL
-  ORDER BY u.job COLLATE "C", u.tenant COLLATE "C", u.key COLLATE "C"
+  ORDER BY u.job COLLATE "C", u.tenant COLLATE "C", u.key COLLATE "C", u.ord
   ON CONFLICT DO NOTHING RETURNING run_id
 )
 INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, max_attempts, run_at, created_at,
@@ -30,13 +30,19 @@ WHERE EXISTS (SELECT FROM {schema}.waiting w WHERE w.id = u.id)
 ON CONFLICT DO NOTHING
 
 -- name: check_new
--- $1 ids: fails, and the transaction with it, if one of them names a run that
--- began or ended, or has a key without a run. Read after the insert, this cannot miss a run on
--- its way from one table to the next: the insert has waited for it.
-SELECT 1 / CASE
-  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id) THEN 0
-  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id) THEN 0
-  ELSE 1 END
+-- $1 ids; $2 ids, $3 jobs, $4 tenants, $5 keys of those with a key. Fails, and
+-- the transaction with it, if an id names a run that began or ended, or if a key
+-- was taken for a row that was then refused. Read after the insert, it cannot
+-- miss a run on its way from one table to the next: the insert waited for it.
+SELECT CASE
+  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id) THEN {schema}.refuse()
+  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id) THEN {schema}.refuse()
+  WHEN EXISTS (
+    SELECT FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) u(id, job, tenant, key)
+    JOIN {schema}.live_keys k ON k.job = u.job AND k.tenant = u.tenant AND k.key = u.key AND k.run_id = u.id
+    LEFT JOIN {schema}.waiting w ON w.id = u.id
+    WHERE (w.job, w.tenant, w.key) IS DISTINCT FROM (u.job, u.tenant, u.key)) THEN {schema}.refuse()
+  END
 
 -- name: undo_enqueue
 -- $1 ids that were just inserted, though they name runs that began or ended
@@ -45,7 +51,8 @@ DELETE FROM {schema}.live_keys k USING w
 WHERE w.key IS NOT NULL AND k.job = w.job AND k.tenant = w.tenant AND k.key = w.key AND k.run_id = w.id
 
 -- name: drop_keys
--- $1 ids whose row was refused after their key was taken
+-- $1 ids, $2 jobs, $3 tenants, $4 keys: frees those that were taken for a row
+-- that was then refused
 DELETE FROM {schema}.live_keys k USING unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(id, job, tenant, key)
 WHERE k.job = u.job AND k.tenant = u.tenant AND k.key = u.key AND k.run_id = u.id
   AND NOT EXISTS (SELECT FROM {schema}.waiting w WHERE w.id = u.id AND w.key = u.key AND w.job = u.job AND w.tenant = u.tenant)

@@ -32,12 +32,12 @@ func (r *row) next() []byte {
 	return v
 }
 
-func (r *row) text() string { return string(r.next()) }
+func (r *row) text() string { return dec(r.next()) }
 
 // same is text, sharing the string with the row before when it is equal.
 func (r *row) same(last *string) string {
 	if v := r.next(); string(v) != *last {
-		*last = string(v)
+		*last = dec(v)
 	}
 	return *last
 }
@@ -175,14 +175,6 @@ func jsonText(v any) *string {
 		return nil // strings and integers only: it cannot happen
 	}
 	s := string(b)
-	return &s
-}
-
-// orNull is s for a nullable column.
-func orNull(s string) *string {
-	if s == "" {
-		return nil
-	}
 	return &s
 }
 

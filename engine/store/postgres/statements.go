@@ -108,6 +108,7 @@ func (d dialect) fill(text string) string {
 		"{schema}", pgx.Identifier{d.schema}.Sanitize(),
 		"{schema_literal}", "'"+strings.ReplaceAll(d.schema, "'", "''")+"'",
 		"{now}", d.now,
+		"{step_ordinal}", "'"+strings.ReplaceAll(pgx.Identifier{d.schema, "step_ordinal"}.Sanitize(), "'", "''")+"'::regclass",
 	).Replace(text)
 }
 

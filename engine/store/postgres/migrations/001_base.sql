@@ -23,8 +23,6 @@ CREATE TABLE {schema}.waiting (
   created_at   timestamptz NOT NULL DEFAULT date_trunc('milliseconds', statement_timestamp()),
   started_at   timestamptz,
   claimed_at   timestamptz,
-  settled      bigint,      -- the latest claim that its own worker settled
-  worker       text        COLLATE "C", -- of the latest claim
   module       text        COLLATE "C",
   parent       uuid,
   enqueued_by  text        COLLATE "C",
@@ -59,7 +57,6 @@ CREATE TABLE {schema}.running (
   created_at   timestamptz NOT NULL,
   started_at   timestamptz NOT NULL,
   claimed_at   timestamptz NOT NULL,
-  settled      bigint,
   worker       text        NOT NULL COLLATE "C",
   module       text        COLLATE "C",
   parent       uuid,
@@ -106,8 +103,7 @@ CREATE TABLE {schema}.finished (
   claimed_at   timestamptz,
   finished_at  timestamptz NOT NULL,
   expires_at   timestamptz, -- NULL: kept for ever
-  settled      bigint,
-  worker       text        COLLATE "C",
+  worker       text        COLLATE "C", -- of the latest claim
   module       text        COLLATE "C",
   parent       uuid,
   enqueued_by  text        COLLATE "C",
@@ -187,6 +183,13 @@ CREATE TABLE {schema}.tally (
   state text   NOT NULL COLLATE "C",
   n     bigint NOT NULL
 );
+
+-- refuse ends the transaction of an insert that turns out to name a run that
+-- began or ended before.
+CREATE FUNCTION {schema}.refuse() RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE EXCEPTION 'the id names a run already' USING ERRCODE = 'RN001', HINT = 'the runner looks the run up and goes on';
+END $$;
 
 -- floor_id is the lowest id of the millisecond.
 CREATE FUNCTION {schema}.floor_id(at timestamptz) RETURNS uuid LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$

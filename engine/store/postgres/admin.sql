@@ -1,0 +1,92 @@
+-- name: get_run
+SELECT {waiting_run}, coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) AS input, NULL::bytea AS output
+FROM {schema}.waiting w WHERE w.id = $1
+UNION ALL
+SELECT {running_run}, coalesce(r.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = r.id)), NULL
+FROM {schema}.running r WHERE r.id = $1
+UNION ALL
+SELECT {finished_run}, coalesce(f.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = f.id)), f.output
+FROM {schema}.finished f WHERE f.id = $1
+
+-- name: list_attempts
+SELECT claim, attempt, worker, outcome, claimed_at, settled_at, run_at, error, module, steps
+FROM {schema}.attempts WHERE run_id = $1 ORDER BY claim
+
+-- name: cancel_run
+-- $1 id, $2 error or NULL to keep it, $3 retention in ms, $4 the states that
+-- this build knows
+WITH w AS (
+  DELETE FROM {schema}.waiting WHERE id = $1 AND state = ANY ($4::text[]) RETURNING *
+), r AS (
+  DELETE FROM {schema}.running WHERE id = $1 RETURNING *
+), ended AS (
+  SELECT id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans, run_at, created_at, started_at, claimed_at,
+    NULL::text AS worker, module, parent, enqueued_by, traceparent, error, progress, input FROM w
+  UNION ALL
+  SELECT id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans, run_at, created_at, started_at, claimed_at,
+    worker, module, parent, enqueued_by, traceparent, error, progress, input FROM r
+), moved AS (
+  INSERT INTO {schema}.finished (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
+    run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, module, parent, enqueued_by, traceparent,
+    error, progress, input)
+  SELECT id, job, queue, tenant, key, 'cancelled', priority, attempt, max_attempts, claims, orphans,
+    run_at, created_at, started_at, claimed_at, {now}, CASE WHEN $3::bigint > 0 THEN {now} + $3::bigint * interval '1 millisecond' END,
+    worker, module, parent, enqueued_by, traceparent, coalesce($2, error), progress, input
+  FROM ended
+), counted AS (
+  INSERT INTO {schema}.tally (queue, state, n) SELECT queue, 'cancelled', 1 FROM ended
+), {forget_keys}
+SELECT id FROM ended
+
+-- name: lock_finished
+SELECT {finished_run} FROM {schema}.finished f WHERE f.id = $1 FOR UPDATE
+
+-- name: take_key
+-- $1 job, $2 tenant, $3 key, $4 id
+INSERT INTO {schema}.live_keys (job, tenant, key, run_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
+
+-- name: note_first
+-- $1 id: the record of a first attempt that completed, which its run stood for
+INSERT INTO {schema}.attempts (run_id, claim, attempt, worker, outcome, reported, claimed_at, settled_at, module, steps)
+SELECT f.id, f.claims, f.attempt, f.worker, 'completed', true, f.claimed_at, f.finished_at, f.module,
+  (SELECT count(*) FROM {schema}.steps s WHERE s.run_id = f.id)
+FROM {schema}.finished f WHERE f.id = $1 AND f.state = 'done' AND f.claims = 1
+ON CONFLICT DO NOTHING
+
+-- name: requeue_run
+-- $1 id, $2 attempts or 0 to keep them
+WITH f AS (
+  DELETE FROM {schema}.finished WHERE id = $1 RETURNING *
+), counted AS (
+  INSERT INTO {schema}.tally (queue, state, n) SELECT queue, state, -1 FROM f
+)
+INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
+  run_at, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input)
+SELECT id, job, queue, tenant, key, 'ready', priority, 0, CASE WHEN $2::integer > 0 THEN $2 ELSE max_attempts END, claims, 0,
+  {now}, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input
+FROM f
+
+-- name: delete_steps_from
+-- $1 id, $2 name: that record, and those after it
+DELETE FROM {schema}.steps s USING (SELECT ordinal FROM {schema}.steps WHERE run_id = $1 AND name = $2) f
+WHERE s.run_id = $1 AND s.ordinal >= f.ordinal
+
+-- name: stats_waiting
+-- Ready, and what is due though it still says that it waits; what is not, by state.
+SELECT queue, count(*) FILTER (WHERE state = 'ready' OR run_at <= {now}), min(run_at) FILTER (WHERE state = 'ready' OR run_at <= {now}),
+  count(*) FILTER (WHERE state = 'delayed' AND run_at > {now}), count(*) FILTER (WHERE state = 'suspended' AND run_at > {now})
+FROM {schema}.waiting WHERE state IN ('ready', 'delayed', 'suspended') GROUP BY queue
+
+-- name: stats_running
+SELECT queue, count(*) FROM {schema}.running GROUP BY queue
+
+-- name: stats_finished
+SELECT queue, coalesce(sum(n) FILTER (WHERE state = 'done'), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 'failed'), 0)::bigint,
+  coalesce(sum(n) FILTER (WHERE state = 'dead'), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 'cancelled'), 0)::bigint
+FROM {schema}.tally GROUP BY queue
+
+-- name: stats_workers
+SELECT count(*), {now} FROM {schema}.workers WHERE expires_at > {now}
+
+-- name: now
+SELECT {now}

@@ -1,0 +1,195 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// maxPromote bounds the runs whose time came that one claim moves to ready: a
+// tenth of a second's worth of writing. More than that coming due at once are
+// promoted by the claims that follow, in the order of their times.
+const maxPromote = 5000
+
+// claimRounds bounds the statements of one claim. The second is needed when
+// tenants had fewer runs than their share, or when runs had come due.
+const claimRounds = 4
+
+var (
+	qClaim   = named("claim")
+	qPromote = named("promote")
+)
+
+// Claim implements store.Claimer. It is one statement, unless tenants had less
+// than their share of the limit: then what they left is claimed by another.
+func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
+	if len(p.Queues) == 0 {
+		return store.ClaimResult{}, &abi.Error{Code: job.CodeClaimQueuesEmpty, Message: "a claim without queues", Fix: "name the queues this worker serves"}
+	}
+	left := make([]queueClaim, len(p.Queues))
+	for i, q := range p.Queues {
+		if q.Limit < 0 {
+			return store.ClaimResult{}, errInvalid("the claim limit of queue %s is %d; 0 takes none", q.Queue, q.Limit)
+		}
+		left[i] = queueClaim{QueueLimit: q}
+	}
+	var out store.ClaimResult
+	for range claimRounds {
+		got, more, err := s.claimRound(ctx, p.Worker, left)
+		if err != nil {
+			if len(out.Runs) > 0 {
+				// What was claimed is the caller's; the error will be met again.
+				return out, nil
+			}
+			return store.ClaimResult{}, err
+		}
+		out.Runs = append(out.Runs, got.Runs...)
+		out.WorkerGone = got.WorkerGone && len(out.Runs) == 0
+		out.Now, out.NextDue = got.Now, got.NextDue
+		if !more || got.WorkerGone {
+			break
+		}
+	}
+	return out, nil
+}
+
+// queueClaim is what a claim still wants of one queue.
+type queueClaim struct {
+	store.QueueLimit
+	full bool // a tenant had all of its share
+}
+
+// claimRound is one statement, after a promotion if one may be due. It reduces
+// the limits by what it got, and says whether more is to be had.
+func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim) (out store.ClaimResult, more bool, err error) {
+	n := len(left)
+	queues, limits, after := make([]string, n), make([]int32, n), make([]*string, n)
+	for i, q := range left {
+		queues[i], limits[i] = enc(q.Queue), int32(min(q.Limit, 1<<30))
+		left[i].full = false
+	}
+	promote := s.claims.begin(left, after)
+	var rows claimRows
+	err = s.write(ctx, func(q queryer) error {
+		rows = claimRows{}
+		var calls []call
+		if promote {
+			calls = append(calls, call{st: qPromote, args: []any{queues, beginning, maxPromote}})
+		}
+		calls = append(calls, call{st: qClaim, args: []any{enc(worker), queues, limits, after, beginning}, scan: rows.scan})
+		return s.runAll(ctx, q, calls...)
+	})
+	if err != nil {
+		return out, false, err
+	}
+	out = store.ClaimResult{Now: rows.now, NextDue: rows.nextDue, WorkerGone: !rows.alive}
+	for i := range left {
+		q := &left[i]
+		byTenant := rows.of(q.Queue)
+		order := rotated(byTenant, after[i])
+		before := len(out.Runs)
+		out.Runs = deal(out.Runs, byTenant, order)
+		got := len(out.Runs) - before
+		q.Limit -= got
+		if len(order) > 0 {
+			s.claims.served(q.Queue, order, got)
+		}
+		q.full = rows.full[q.Queue]
+		more = more || q.Limit > 0 && q.full
+	}
+	s.claims.seen(left, rows.now, rows.nextDue)
+	if !promote && !rows.nextDue.IsZero() && !rows.nextDue.After(rows.now) {
+		more = true // something came due that this process had not heard of
+	}
+	return out, more, nil
+}
+
+// beginning is before every instant.
+var beginning = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Valid: true}
+
+// claimRows collects the rows of a claim.
+type claimRows struct {
+	alive        bool
+	now, nextDue time.Time
+	took         time.Duration // in the server, without the commit
+	runs         map[string]map[string][]job.Run
+	full         map[string]bool // queues of which a tenant had all of its share
+}
+
+func (c *claimRows) scan(r *row) error {
+	c.alive, c.now, c.nextDue = r.bool(), r.time(), r.time()
+	c.took = time.Duration(r.int()) * time.Microsecond
+	if r.vals[r.i] == nil {
+		return nil
+	}
+	run, err := r.run()
+	if err != nil {
+		return err
+	}
+	share := int(r.int())
+	run.Input = r.bytes()
+	if c.runs == nil {
+		c.runs, c.full = map[string]map[string][]job.Run{}, map[string]bool{}
+	}
+	byTenant := c.runs[run.Queue]
+	if byTenant == nil {
+		byTenant = map[string][]job.Run{}
+		c.runs[run.Queue] = byTenant
+	}
+	runs := append(byTenant[run.Tenant], run)
+	byTenant[run.Tenant] = runs
+	if len(runs) >= share {
+		c.full[run.Queue] = true
+	}
+	return nil
+}
+
+func (c *claimRows) of(queue string) map[string][]job.Run { return c.runs[queue] }
+
+// rotated are the tenants in the order of the rotation: those after the one
+// served last, then the others.
+func rotated(byTenant map[string][]job.Run, after *string) []string {
+	out := make([]string, 0, len(byTenant))
+	for t := range byTenant {
+		out = append(out, t)
+	}
+	late := func(t string) bool { return after != nil && enc(t) <= *after }
+	slices.SortFunc(out, func(a, b string) int {
+		if la, lb := late(a), late(b); la != lb {
+			if lb {
+				return -1
+			}
+			return 1
+		}
+		return strings.Compare(enc(a), enc(b))
+	})
+	return out
+}
+
+// deal appends each tenant's runs in their order, one of each tenant at a time.
+func deal(out []job.Run, byTenant map[string][]job.Run, order []string) []job.Run {
+	total := 0
+	for _, runs := range byTenant {
+		slices.SortFunc(runs, func(a, b job.Run) int {
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), strings.Compare(a.ID, b.ID))
+		})
+		total += len(runs)
+	}
+	for n := 0; total > 0; n++ {
+		for _, t := range order {
+			if runs := byTenant[t]; n < len(runs) {
+				out = append(out, runs[n])
+				total--
+			}
+		}
+	}
+	return out
+}

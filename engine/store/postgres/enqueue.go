@@ -1,0 +1,429 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// inlineInput is the largest input, in bytes, that lives in its run's row.
+// Claim and settle move the row, so a larger one is kept apart, for one more
+// insert and lookup.
+const inlineInput = 1 << 10
+
+// enqueueTries is how often a batch looks again for the holder of a key that
+// ended between its insert's refusal and the lookup.
+const enqueueTries = 8
+
+var (
+	qEnqueue     = named("enqueue")
+	qInputs      = named("insert_inputs")
+	qCheckNew    = named("check_new")
+	qUndoEnqueue = named("undo_enqueue")
+	qDropKeys    = named("drop_keys")
+	qBegan       = named("began")
+	qFindStates  = named("find_states")
+	qFindHolders = named("find_holders")
+	qFindLive    = named("find_live")
+)
+
+// Enqueue implements store.Enqueuer. What is new goes in with one round trip;
+// entries that meet a duplicate take a second transaction to be answered.
+func (s *Store) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	b, err := newEntries(batch)
+	if err != nil {
+		return nil, err
+	}
+	fast := s.enqueueNew
+	if b.copyable() {
+		fast = s.copyNew
+	}
+	left, err := fast(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if len(left) > 0 {
+		err := s.inTx(ctx, func(tx pgx.Tx) error {
+			b.clear(left)
+			if err := s.enqueueIn(ctx, tx, b, left); err != nil {
+				return err
+			}
+			return s.notes.in(ctx, tx, b.queues(left))
+		})
+		if err != nil {
+			if len(left) < len(batch) {
+				err = errors.Join(err, store.ErrUnknown) // the others are in
+			}
+			return nil, err
+		}
+	}
+	s.entered(b)
+	return b.results, nil
+}
+
+// entered tells this process what a committed batch made due, now or later.
+func (s *Store) entered(b *entries) {
+	s.hub.post(b.queues(b.all()))
+	for i := range b.results {
+		if r := b.results[i]; r.State == job.Delayed && !r.Deduped {
+			// A little early is a look too many; late would be a wait too long.
+			s.claims.timed(b.batch[i].Queue, time.Time{})
+		}
+	}
+}
+
+// EnqueueTx inserts a batch in the caller's transaction: what it answers is
+// there when that commits, and its workers are woken then. It leaves the
+// transaction usable unless it fails.
+func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	b, err := newEntries(batch)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.enqueueIn(ctx, tx, b, b.all()); err != nil {
+		return nil, s.translate(err, false)
+	}
+	// Not throttled: this may commit much later than it is asked for.
+	if queues := b.queues(b.all()); len(queues) > 0 {
+		if err := s.runAll(ctx, tx, s.notes.call(queues)); err != nil {
+			return nil, s.translate(err, false)
+		}
+	}
+	return b.results, nil
+}
+
+// entries is a batch on its way in.
+type entries struct {
+	batch   []store.EnqueueParams
+	ids     []uuid
+	keyed   bool // some have a key
+	results []store.EnqueueResult
+	soon    []bool // inserted, and due within the second
+}
+
+// newEntries refuses what could not be stored as the id it is.
+func newEntries(batch []store.EnqueueParams) (*entries, error) {
+	b := &entries{batch: batch, ids: make([]uuid, len(batch))}
+	for i := range batch {
+		p := &batch[i]
+		var ok bool
+		if b.ids[i], ok = parseUUID(p.ID); !ok {
+			return nil, &abi.Error{Code: job.CodeIDInvalid, Message: "the id " + p.ID + " is not a lower-case UUID"}
+		}
+		if _, ok := parseUUID(p.Parent); !ok && p.Parent != "" {
+			return nil, &abi.Error{Code: job.CodeIDInvalid, Message: "the parent " + p.Parent + " is not a lower-case UUID"}
+		}
+		b.keyed = b.keyed || p.Key != ""
+	}
+	b.results = make([]store.EnqueueResult, len(batch))
+	b.soon = make([]bool, len(batch))
+	return b, nil
+}
+
+// clear forgets the answers to some entries.
+func (b *entries) clear(which []int) {
+	for _, i := range which {
+		b.results[i], b.soon[i] = store.EnqueueResult{}, false
+	}
+}
+
+// queues are those of some entries that got work to do within the second.
+func (b *entries) queues(which []int) []string {
+	var out []string
+	for _, i := range which {
+		if q := b.batch[i].Queue; b.soon[i] && !slices.Contains(out, q) {
+			out = append(out, q)
+		}
+	}
+	return out
+}
+
+// picked are the ids of some entries, as an argument.
+func (b *entries) picked(which []int) []pgtype.UUID {
+	out := make([]pgtype.UUID, len(which))
+	for n, i := range which {
+		out[n] = b.ids[i].param()
+	}
+	return out
+}
+
+// all are the indexes of every entry.
+func (b *entries) all() []int {
+	out := make([]int, len(b.batch))
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// insert is the statement that inserts some entries, inserted is called with
+// each that was.
+func (b *entries) insert(which []int, inserted func(id uuid, state job.State, soon bool)) []call {
+	n := len(which)
+	var (
+		jobs, queues, tenants    = make([]string, n), make([]string, n), make([]string, n)
+		keys, by, traces         = make([]*string, n), make([]*string, n), make([]*string, n)
+		inputs                   = make([][]byte, n)
+		priorities               = make([]int16, n)
+		attempts                 = make([]int32, n)
+		times                    = make([]*time.Time, n)
+		delays                   = make([]int64, n)
+		parents                  = make([]pgtype.UUID, n)
+		apartIDs                 []pgtype.UUID
+		apart                    [][]byte
+		lastJob, lastQueue, encJ string
+		encQ                     string
+	)
+	for n, i := range which {
+		p := &b.batch[i]
+		if n == 0 || p.Job != lastJob {
+			lastJob, encJ = p.Job, enc(p.Job)
+		}
+		if n == 0 || p.Queue != lastQueue {
+			lastQueue, encQ = p.Queue, enc(p.Queue)
+		}
+		jobs[n], queues[n], tenants[n] = encJ, encQ, enc(p.Tenant)
+		keys[n], by[n], traces[n] = encOrNull(p.Key), encOrNull(p.EnqueuedBy), encOrNull(p.Traceparent)
+		priorities[n], attempts[n] = int16(p.Priority), int32(p.MaxAttempts)
+		parents[n] = idParam(p.Parent)
+		if p.RunAt.IsZero() {
+			delays[n] = ms(p.Delay)
+		} else {
+			times[n] = timeOrNull(p.RunAt)
+		}
+		if len(p.Input) > inlineInput {
+			apartIDs, apart = append(apartIDs, b.ids[i].param()), append(apart, p.Input)
+			continue
+		}
+		if inputs[n] = p.Input; p.Input == nil {
+			inputs[n] = []byte{} // NULL says that it is kept apart
+		}
+	}
+	calls := []call{{
+		st:   qEnqueue,
+		args: []any{b.picked(which), jobs, queues, tenants, keys, inputs, priorities, attempts, times, delays, parents, by, traces},
+		scan: func(r *row) error {
+			inserted(r.id(), job.State(r.text()), r.bool())
+			return nil
+		},
+	}}
+	if len(apart) > 0 {
+		calls = append(calls, call{st: qInputs, args: []any{apartIDs, apart}})
+	}
+	return calls
+}
+
+// withKey are the arguments for the entries among which that have a key.
+func (b *entries) withKey(which []int) []any {
+	var ids []pgtype.UUID
+	jobs, tenants, keys := []string{}, []string{}, []string{}
+	for _, i := range which {
+		if p := &b.batch[i]; p.Key != "" {
+			ids = append(ids, b.ids[i].param())
+			jobs, tenants, keys = append(jobs, enc(p.Job)), append(tenants, enc(p.Tenant)), append(keys, enc(p.Key))
+		}
+	}
+	return []any{ids, jobs, tenants, keys}
+}
+
+// enqueueNew inserts in one round trip what is new, and returns the entries that
+// it leaves to be answered.
+func (s *Store) enqueueNew(ctx context.Context, b *entries) (left []int, err error) {
+	all := b.all()
+	index := make(map[uuid]int, len(b.ids))
+	for i, id := range b.ids {
+		if _, ok := index[id]; !ok {
+			index[id] = i
+		}
+	}
+	notify := s.notes.pick(b.batch)
+	err = s.write(ctx, func(q queryer) error {
+		b.clear(all)
+		calls := b.insert(all, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
+		calls = append(calls, call{st: qCheckNew, args: append([]any{b.picked(all)}, b.withKey(all)...)})
+		if len(notify) > 0 {
+			calls = append(calls, s.notes.call(notify))
+		}
+		return s.runAll(ctx, q, calls...)
+	})
+	if sqlState(err) == stateRefused {
+		b.clear(all)
+		return all, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range b.results {
+		if b.results[i].ID == "" {
+			left = append(left, i)
+		}
+	}
+	return left, nil
+}
+
+// stateRefused is the SQLSTATE of the function refuse.
+const stateRefused = "RN001"
+
+// enter answers an entry that was inserted.
+func (b *entries) enter(i int, state job.State, soon bool) {
+	b.results[i], b.soon[i] = store.EnqueueResult{ID: b.batch[i].ID, State: state}, soon
+}
+
+// enqueueIn inserts some entries in a transaction, and answers each. A taken id
+// goes before a taken key: the same id again is the same run again, whatever its
+// state.
+func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int) error {
+	for range enqueueTries {
+		known, err := s.states(ctx, tx, b, left)
+		if err != nil {
+			return err
+		}
+		var fresh, again []int // again names an id that an entry before it names
+		index := map[uuid]int{}
+		for _, i := range left {
+			if state, ok := known[b.ids[i]]; ok {
+				b.results[i] = store.EnqueueResult{ID: b.batch[i].ID, Deduped: true, State: state}
+			} else if _, ok := index[b.ids[i]]; ok {
+				again = append(again, i)
+			} else {
+				index[b.ids[i]] = i
+				fresh = append(fresh, i)
+			}
+		}
+		left = nil
+		if len(fresh) > 0 {
+			if left, err = s.enqueueFresh(ctx, tx, b, fresh, index); err != nil {
+				return err
+			}
+		}
+		if left = append(left, again...); len(left) == 0 {
+			return nil
+		}
+	}
+	// The index refuses what no run stands for. No id is made up for it.
+	p := b.batch[left[0]]
+	return &abi.Error{
+		Code:    job.CodeDatabaseCorrupt,
+		Message: "run " + p.ID + " was refused as a duplicate of no run: an index of waiting or live_keys is damaged",
+		Fix:     "stop the runner and run REINDEX SCHEMA " + pgx.Identifier{s.cfg.Schema}.Sanitize() + " on the database",
+	}
+}
+
+// enqueueFresh inserts entries whose ids no run had at the last look, and
+// returns those that it could not answer.
+func (s *Store) enqueueFresh(ctx context.Context, tx pgx.Tx, b *entries, fresh []int, index map[uuid]int) (left []int, err error) {
+	calls := b.insert(fresh, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
+	var begun []uuid
+	calls = append(calls, call{st: qBegan, args: []any{b.picked(fresh)}, scan: func(r *row) error {
+		begun = append(begun, r.id())
+		return nil
+	}})
+	if b.keyed {
+		calls = append(calls, call{st: qDropKeys, args: b.withKey(fresh)})
+	}
+	if err := s.runAll(ctx, tx, calls...); err != nil {
+		return nil, err
+	}
+	if len(begun) > 0 {
+		// They were on their way from one table to the next at the last look.
+		var undo []pgtype.UUID
+		for _, id := range begun {
+			if i := index[id]; b.results[i].ID != "" {
+				b.clear([]int{i})
+				undo = append(undo, id.param())
+			}
+		}
+		if err := s.run(ctx, tx, call{st: qUndoEnqueue, args: []any{undo}}); err != nil {
+			return nil, err
+		}
+	}
+	for _, i := range fresh {
+		if b.results[i].ID == "" {
+			left = append(left, i)
+		}
+	}
+	if len(left) == 0 || !b.keyed {
+		return left, nil
+	}
+	return s.holders(ctx, tx, b, left)
+}
+
+// states are those of the runs that some entries' ids name.
+func (s *Store) states(ctx context.Context, q queryer, b *entries, which []int) (map[uuid]job.State, error) {
+	known := map[uuid]job.State{}
+	err := s.run(ctx, q, call{st: qFindStates, args: []any{b.picked(which)}, scan: func(r *row) error {
+		id, text := r.id(), r.text()
+		state, err := job.ParseState(text)
+		if err != nil {
+			return errRowStatus("state", text, id.String())
+		}
+		known[id] = state
+		return nil
+	}})
+	return known, err
+}
+
+// holders answers the entries whose key a live run holds, and returns the rest:
+// their id is taken since, or the holder has ended.
+func (s *Store) holders(ctx context.Context, q queryer, b *entries, which []int) (left []int, err error) {
+	known, err := s.states(ctx, q, b, which)
+	if err != nil {
+		return nil, err
+	}
+	var ask []int
+	jobs, tenants, keys := []string{}, []string{}, []string{}
+	for _, i := range which {
+		p := &b.batch[i]
+		if _, ok := known[b.ids[i]]; ok || p.Key == "" {
+			left = append(left, i)
+			continue
+		}
+		ask = append(ask, i)
+		jobs, tenants, keys = append(jobs, enc(p.Job)), append(tenants, enc(p.Tenant)), append(keys, enc(p.Key))
+	}
+	err = s.run(ctx, q, call{st: qFindHolders, args: []any{jobs, tenants, keys}, scan: func(r *row) error {
+		i := ask[r.int()-1]
+		id, text := r.uuid(), r.text()
+		state, err := job.ParseState(text)
+		if err != nil {
+			return errRowStatus("state", text, id)
+		}
+		b.results[i] = store.EnqueueResult{ID: id, Deduped: true, State: state}
+		return nil
+	}})
+	for _, i := range ask {
+		if b.results[i].ID == "" {
+			left = append(left, i)
+		}
+	}
+	return left, err
+}
+
+// FindLive implements store.Enqueuer.
+func (s *Store) FindLive(ctx context.Context, jobName, tenant, key string) (id string, err error) {
+	if key == "" {
+		return "", nil
+	}
+	err = s.read(ctx, func(q queryer) error {
+		id = ""
+		return s.run(ctx, q, call{st: qFindLive, args: []any{enc(jobName), enc(tenant), enc(key)}, scan: func(r *row) error {
+			id = r.uuid()
+			return nil
+		}})
+	})
+	return id, err
+}

@@ -1,0 +1,147 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
+	"github.com/jobrunner/runner/engine/store/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
+
+// migrated is a Config for a fresh schema of the latest version. Schemas share a
+// database, as they may anywhere; their names need quoting.
+func migrated(tb testing.TB, cfg Config) Config {
+	tb.Helper()
+	cfg.URL = sharedDatabase(tb)
+	cfg.Schema = fmt.Sprintf("Fleet %d", schemas.Add(1))
+	m, err := OpenMigrator(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := m.Migrate(context.Background()); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		// Thousands of tables would slow down the tests after this one.
+		connected(tb, cfg.URL, func(c *pgx.Conn) {
+			if _, err := c.Exec(context.Background(), cfg.dialect().fill("DROP SCHEMA {schema} CASCADE")); err != nil {
+				tb.Error(err)
+			}
+		})
+	})
+	return cfg
+}
+
+var (
+	schemas  atomic.Int64
+	database struct {
+		once sync.Once
+		url  string
+	}
+)
+
+// sharedDatabase is the database of most tests, left to go with its server.
+func sharedDatabase(tb testing.TB) string {
+	tb.Helper()
+	database.once.Do(func() {
+		url, _, err := pgtest.Shared(tb).CreateDatabase(context.Background())
+		if err != nil {
+			tb.Error(err)
+		}
+		database.url = url
+	})
+	if database.url == "" {
+		tb.FailNow()
+	}
+	return database.url
+}
+
+// connected runs f with a connection as the superuser.
+func connected(tb testing.TB, url string, f func(c *pgx.Conn)) {
+	tb.Helper()
+	c, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	f(c)
+}
+
+// open opens a store on a migrated database and closes it when the test ends.
+func open(tb testing.TB, cfg Config) *Store {
+	tb.Helper()
+	s, err := Open(context.Background(), cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}
+
+// testNow is a clock that stands still until it is moved.
+const testNow = `(SELECT at FROM {schema}.test_clock)`
+
+// db is a store whose clock tests move.
+type db struct {
+	*Store
+	tb testing.TB
+}
+
+func (d db) exec(tb testing.TB, sql string, args ...any) {
+	tb.Helper()
+	if _, err := d.pool.Exec(context.Background(), d.cfg.dialect().fill(sql), args...); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (d db) Advance(by time.Duration) {
+	d.exec(d.tb, `UPDATE {schema}.test_clock SET at = at + $1::bigint * interval '1 millisecond'`, by.Milliseconds())
+	d.claims.reset()
+}
+
+func (d db) PlantRunState(tb testing.TB, runID, state string) {
+	d.exec(tb, `UPDATE {schema}.waiting SET state = $2 WHERE id = $1::uuid`, runID, state)
+}
+
+func (d db) PlantStepStatus(tb testing.TB, runID, step, status string) {
+	d.exec(tb, `UPDATE {schema}.steps SET status = $3 WHERE run_id = $1::uuid AND name = $2`, runID, step, status)
+}
+
+func (d db) PauseQueue(tb testing.TB, queue string) {
+	d.exec(tb, `INSERT INTO {schema}.queues (name, paused_at) VALUES ($1, now())`, queue)
+}
+
+// openDB opens a store on a schema of its own, with a clock that tests move.
+func openDB(tb testing.TB) storetest.DB { return openWith(tb, Config{}) }
+
+func openWith(tb testing.TB, cfg Config) db {
+	tb.Helper()
+	cfg = migrated(tb, cfg)
+	d := cfg.dialect()
+	cfg.now = d.fill(testNow)
+	connected(tb, cfg.URL, func(c *pgx.Conn) {
+		_, err := c.Exec(context.Background(), d.fill(`
+			CREATE TABLE {schema}.test_clock (at timestamptz NOT NULL);
+			INSERT INTO {schema}.test_clock SELECT `+systemNow+`;
+			CREATE FUNCTION {schema}.test_now() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT `+cfg.now+` $$;
+			ALTER TABLE {schema}.waiting ALTER run_at SET DEFAULT {schema}.test_now(), ALTER created_at SET DEFAULT {schema}.test_now()`),
+			pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			tb.Fatal(err)
+		}
+	})
+	return db{Store: open(tb, cfg), tb: tb}
+}

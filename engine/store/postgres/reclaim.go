@@ -1,0 +1,154 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qAnyLapsed    = named("any_lapsed")
+	qLockLapsed   = named("lock_lapsed")
+	qRunsOf       = named("runs_of")
+	qRunsOfLapsed = named("runs_of_lapsed")
+)
+
+// defaultReclaim is the limit of a reclaim that names none.
+const defaultReclaim = 1000
+
+// Reclaim implements store.Workers. Mostly nobody has lapsed, which is one cheap
+// statement. If someone has, the workers' rows are locked before their runs are
+// looked at, so that nothing they claim can be missed and no renewal comes in
+// between; rows that others are busy with are left to the next call.
+func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.ReclaimResult, err error) {
+	if p.Limit < 0 || p.MaxOrphans < 0 {
+		return out, errInvalid("reclaim with limit %d and at most %d orphans", p.Limit, p.MaxOrphans)
+	}
+	if p.Limit == 0 {
+		p.Limit = defaultReclaim
+	}
+	any := false
+	err = s.read(ctx, func(q queryer) error {
+		return s.run(ctx, q, call{st: qAnyLapsed, scan: func(r *row) error {
+			any = r.bool()
+			return nil
+		}})
+	})
+	if err != nil || !any {
+		return out, err
+	}
+	var queues []string
+	err = s.inTx(ctx, func(tx pgx.Tx) (err error) {
+		out, queues, err = s.reclaimIn(ctx, tx, p)
+		if err != nil {
+			return err
+		}
+		return s.notes.in(ctx, tx, queues)
+	})
+	if err != nil {
+		return store.ReclaimResult{}, err
+	}
+	s.hub.post(queues)
+	return out, nil
+}
+
+func (s *Store) reclaimIn(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (out store.ReclaimResult, queues []string, err error) {
+	var lapsed []string // as they are stored
+	err = s.run(ctx, tx, call{st: qLockLapsed, scan: func(r *row) error {
+		lapsed = append(lapsed, string(r.next()))
+		return nil
+	}})
+	if err != nil || len(lapsed) == 0 {
+		return out, nil, err
+	}
+	runs, err := s.runsOf(ctx, tx, call{st: qRunsOfLapsed, args: []any{lapsed, p.Limit}})
+	if err != nil {
+		return out, nil, err
+	}
+	var a endings
+	for _, r := range runs {
+		a.add(bury(&r, p))
+		if r.State == job.Ready {
+			out.Requeued = append(out.Requeued, r)
+			queues = append(queues, r.Queue)
+		} else {
+			out.Buried = append(out.Buried, r)
+		}
+	}
+	var calls []call
+	if len(runs) > 0 {
+		moved := map[string]*job.Run{}
+		for i := range out.Requeued {
+			moved[out.Requeued[i].ID] = &out.Requeued[i]
+		}
+		for i := range out.Buried {
+			moved[out.Buried[i].ID] = &out.Buried[i]
+		}
+		calls = append(calls, call{st: qSettle, args: a.args(), scan: func(r *row) error {
+			i := r.int() - 1
+			due := r.time()
+			r.next()
+			r.next()
+			now := r.time()
+			run := moved[formatUUID(a.ids[i].Bytes[:])]
+			if run.State == job.Ready {
+				run.RunAt = due
+				return nil
+			}
+			run.FinishedAt = now
+			if keep := a.keep[i]; keep > 0 {
+				run.ExpiresAt = now.Add(time.Duration(keep) * time.Millisecond)
+			}
+			return nil
+		}})
+	}
+	calls = append(calls, call{st: qDeleteWorkers, args: []any{lapsed}})
+	return out, queues, s.runAll(ctx, tx, calls...)
+}
+
+// bury decides what becomes of a lapsed worker's run, and changes r to it.
+func bury(r *job.Run, p store.ReclaimParams) ending {
+	worker := r.Worker
+	r.Orphans++
+	orphans := int32(r.Orphans)
+	failure := &job.Failure{Code: job.CodeWorkerLost, Message: "worker " + worker + " was lost while it ran this"}
+	e := ending{ref: refOf(*r), outcome: job.Orphaned, to: job.Ready, orphans: &orphans, attemptError: failure}
+	switch {
+	case p.MaxOrphans > 0 && r.Orphans >= p.MaxOrphans:
+		e.to = job.Dead
+		failure.Message = fmt.Sprintf("%d workers in a row were lost while they ran this; the last was %s", r.Orphans, worker)
+		failure.Fix = "find out whether the run kills its worker (memory, a crash of the host) before it is run again"
+	case r.Attempt >= r.MaxAttempts:
+		e.to = job.Dead
+		failure.Code = job.CodeMaxAttempts
+		failure.Message = fmt.Sprintf("worker %s was lost during the last of %d attempts", worker, r.MaxAttempts)
+		failure.Fix = "retry it when the cause is known"
+	}
+	if e.to == job.Dead && slices.Contains(p.DropJobs, r.Job) {
+		e.to = job.Failed
+	}
+	if e.to.Terminal() {
+		// Only a burial is the run's own failure; a lost worker is not.
+		e.runError, e.keep = failure, p.Retention[r.Job]
+		r.Error = *failure
+	}
+	r.State, r.Worker = e.to, ""
+	return e
+}
+
+// runsOf collects the runs that a statement answers.
+func (s *Store) runsOf(ctx context.Context, q queryer, c call) (out []job.Run, err error) {
+	c.scan = func(r *row) error {
+		run, err := r.run()
+		out = append(out, run)
+		return err
+	}
+	err = s.run(ctx, q, c)
+	return out, err
+}

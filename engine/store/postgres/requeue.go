@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qLockFinished    = named("lock_finished")
+	qTakeKey         = named("take_key")
+	qNoteFirst       = named("note_first")
+	qRequeueRun      = named("requeue_run")
+	qDeleteStepsFrom = named("delete_steps_from")
+)
+
+// Requeue implements store.Admin.
+func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run, err error) {
+	if p.Attempts < 0 {
+		return out, errInvalid("requeue with %d attempts", p.Attempts)
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		if err := s.lockFinished(ctx, tx, p.ID); err != nil {
+			return err
+		}
+		r, err := s.get(ctx, tx, p.ID)
+		if err != nil {
+			return err
+		}
+		if !r.State.Requeueable() {
+			return &abi.Error{
+				Code:    job.CodeNotRequeueable,
+				Message: fmt.Sprintf("run %s is %s, not finished", r.ID, r.State),
+				Fix:     "cancel it first, or let it end",
+			}
+		}
+		if err := s.retakeKey(ctx, tx, r); err != nil {
+			return err
+		}
+		if err := s.run(ctx, tx, call{st: qNoteFirst, args: []any{idParam(r.ID)}}); err != nil {
+			return err
+		}
+		if p.FromStep != "" {
+			if err := s.rewind(ctx, tx, r, p.FromStep); err != nil {
+				return err
+			}
+		}
+		if err := s.run(ctx, tx, call{st: qRequeueRun, args: []any{idParam(r.ID), p.Attempts}}); err != nil {
+			return err
+		}
+		if out, err = s.get(ctx, tx, r.ID); err != nil {
+			return err
+		}
+		return s.notes.in(ctx, tx, []string{out.Queue})
+	})
+	if err != nil {
+		return job.Run{}, err
+	}
+	s.hub.post([]string{out.Queue})
+	return out, nil
+}
+
+// lockFinished keeps a finished run from being purged or requeued by another.
+func (s *Store) lockFinished(ctx context.Context, q queryer, id string) error {
+	u, ok := parseUUID(id)
+	if !ok {
+		return errNotFound(id)
+	}
+	return s.run(ctx, q, call{st: qLockFinished, args: []any{u.param()}})
+}
+
+// retakeKey takes a run's key again, unless another live run holds it.
+func (s *Store) retakeKey(ctx context.Context, tx pgx.Tx, r job.Run) error {
+	if r.Key == "" {
+		return nil
+	}
+	tag, err := tx.Exec(ctx, s.text[qTakeKey.index], enc(r.Job), enc(r.Tenant), enc(r.Key), idParam(r.ID))
+	if err != nil || tag.RowsAffected() == 1 {
+		return err
+	}
+	holder := "another run"
+	err = s.run(ctx, tx, call{st: qFindLive, args: []any{enc(r.Job), enc(r.Tenant), enc(r.Key)}, scan: func(r *row) error {
+		holder = "run " + r.uuid()
+		return nil
+	}})
+	if err != nil {
+		return err
+	}
+	return &abi.Error{
+		Code:    job.CodeDuplicate,
+		Message: fmt.Sprintf("%s of job %s holds the key %q of run %s", holder, r.Job, r.Key, r.ID),
+		Fix:     "let that run end, or cancel it",
+	}
+}
+
+// rewind deletes a step's record and those after it.
+func (s *Store) rewind(ctx context.Context, tx pgx.Tx, r job.Run, step string) error {
+	tag, err := tx.Exec(ctx, s.text[qDeleteStepsFrom.index], idParam(r.ID), enc(step))
+	if err != nil || tag.RowsAffected() > 0 {
+		return err
+	}
+	return &abi.Error{
+		Code:    job.CodeInvalid,
+		Message: fmt.Sprintf("run %s has no step named %q", r.ID, step),
+		Fix:     "list its steps with `runner jobs show " + r.ID + "`",
+	}
+}

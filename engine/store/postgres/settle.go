@@ -1,0 +1,417 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qSettleDone    = named("settle_done")
+	qSettle        = named("settle")
+	qSettledBefore = named("settled_before")
+)
+
+// Settle implements store.Settler: one round trip, unless an entry missed or
+// enqueues something.
+func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	enqueues := false
+	for i := range batch {
+		p := &batch[i]
+		if !p.Outcome.Settles(p.To) {
+			return nil, errInvalid("an attempt of run %s cannot be settled as %q to %q", p.Ref.RunID, p.Outcome, p.To)
+		}
+		if p.Step != nil {
+			if err := checkStep(p.Step); err != nil {
+				return nil, err
+			}
+			enqueues = enqueues || len(p.Step.Enqueue) > 0 || p.Step.OutputEnqueued
+		}
+	}
+	out := make([]store.SettleResult, len(batch))
+	for _, round := range settleRounds(batch) {
+		settle := s.settleRound
+		if enqueues {
+			settle = s.settleEnqueuing
+		}
+		if err := settle(ctx, batch, round, out); err != nil {
+			return nil, afterSome(err, out)
+		}
+	}
+	if err := s.settledBefore(ctx, batch, out); err != nil {
+		return nil, afterSome(err, out)
+	}
+	return out, nil
+}
+
+// afterSome is err, which leaves open what happened if some entries landed before.
+func afterSome(err error, out []store.SettleResult) error {
+	if slices.ContainsFunc(out, func(r store.SettleResult) bool { return r.Landed }) {
+		return errors.Join(err, store.ErrUnknown)
+	}
+	return err
+}
+
+// settleRounds parts a batch so that no run is in one part twice. Each is sorted
+// by run, the order in which every write locks rows, so that two batches
+// cannot wait for each other.
+func settleRounds(batch []store.SettleParams) [][]int {
+	all := make([]int, len(batch))
+	for i := range all {
+		all[i] = i
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
+	return splitRepeats(all, func(a, b int) bool { return batch[a].Ref.RunID == batch[b].Ref.RunID })
+}
+
+// splitRepeats parts sorted indexes so that no two of a part are the same.
+func splitRepeats(sorted []int, same func(a, b int) bool) [][]int {
+	var rounds [][]int
+	nth := 0
+	for n, i := range sorted {
+		if nth++; n == 0 || !same(sorted[n-1], i) {
+			nth = 0
+		}
+		for len(rounds) <= nth {
+			rounds = append(rounds, nil)
+		}
+		rounds[nth] = append(rounds[nth], i)
+	}
+	return rounds
+}
+
+// settling is a round's work, in the arrays that its statements take.
+type settling struct {
+	s     *Store
+	batch []store.SettleParams
+	out   []store.SettleResult
+	done  []int // completed, and no more to it
+	other []int
+	wake  []string
+	timed []timedRun
+}
+
+type timedRun struct {
+	queue string
+	at    time.Time
+}
+
+func (s *Store) newSettling(batch []store.SettleParams, round []int, out []store.SettleResult) *settling {
+	g := &settling{s: s, batch: batch, out: out}
+	for _, i := range round {
+		if _, ok := parseUUID(batch[i].Ref.RunID); !ok {
+			continue // no run has that id
+		}
+		if p := &batch[i]; p.Outcome == job.Completed && p.Step == nil && p.Error == nil {
+			g.done = append(g.done, i)
+		} else {
+			g.other = append(g.other, i)
+		}
+	}
+	return g
+}
+
+func (s *Store) settleRound(ctx context.Context, batch []store.SettleParams, round []int, out []store.SettleResult) error {
+	g := s.newSettling(batch, round, out)
+	calls := g.calls()
+	if len(calls) == 0 {
+		return nil
+	}
+	err := s.write(ctx, func(q queryer) error {
+		g.clear()
+		return s.runAll(ctx, q, calls...)
+	})
+	if err == nil {
+		g.landed()
+		s.notes.later(g.wake)
+	}
+	return err
+}
+
+// clear forgets what an earlier try answered.
+func (g *settling) clear() {
+	for _, i := range append(slices.Clone(g.done), g.other...) {
+		g.out[i] = store.SettleResult{}
+	}
+	g.wake, g.timed = nil, nil
+}
+
+// landed tells this process what the round made due.
+func (g *settling) landed() {
+	for _, t := range g.timed {
+		g.s.claims.timed(t.queue, t.at)
+	}
+	g.s.hub.post(g.wake)
+}
+
+func (g *settling) calls() []call {
+	var calls []call
+	if len(g.done) > 0 {
+		calls = append(calls, g.doneCall())
+	}
+	if len(g.other) > 0 {
+		calls = append(calls, g.otherCall())
+	}
+	return calls
+}
+
+func (g *settling) doneCall() call {
+	n := len(g.done)
+	ids, workers, claims := make([]pgtype.UUID, n), make([]string, n), make([]int64, n)
+	outputs, keep := make([][]byte, n), make([]int64, n)
+	modules, progress := make([]*string, n), make([]*string, n)
+	for k, i := range g.done {
+		p := &g.batch[i]
+		ids[k], workers[k], claims[k] = idParam(p.Ref.RunID), enc(p.Ref.Worker), p.Ref.Claim
+		outputs[k], keep[k] = p.Output, ms(p.Retention)
+		modules[k] = encOrNull(p.Module)
+		if p.Progress != nil {
+			progress[k] = jsonText(*p.Progress)
+		}
+	}
+	return call{st: qSettleDone, args: []any{ids, workers, claims, outputs, keep, modules, progress}, scan: func(r *row) error {
+		g.out[g.done[r.int()-1]].Landed = true
+		return nil
+	}}
+}
+
+func (g *settling) otherCall() call {
+	var a endings
+	for _, i := range g.other {
+		p := &g.batch[i]
+		var output []byte
+		if p.To == job.Done {
+			output = p.Output
+		}
+		var orphans *int32
+		if p.Outcome != job.Shed {
+			// A shed run was never begun: nothing is known of what it does to a worker.
+			orphans = new(int32)
+		}
+		a.add(ending{
+			ref: p.Ref, outcome: p.Outcome, to: p.To, delay: p.Delay, uncounted: !p.Outcome.Counted(), orphans: orphans, reported: true,
+			attemptError: p.Error, runError: p.Error, output: output, keep: p.Retention, module: p.Module, progress: p.Progress, step: p.Step,
+		})
+	}
+	return call{st: qSettle, args: a.args(), scan: func(r *row) error {
+		i := g.other[r.int()-1]
+		due := r.time()
+		g.out[i] = store.SettleResult{Landed: true, RunAt: due}
+		if due.IsZero() {
+			return nil
+		}
+		queue := r.text()
+		g.timed = append(g.timed, timedRun{queue, due})
+		if r.bool() {
+			g.wake = append(g.wake, queue)
+		}
+		return nil
+	}}
+}
+
+// ending is one row of the statement settle.
+type ending struct {
+	ref          job.Ref
+	outcome      job.Outcome
+	to           job.State
+	delay        time.Duration
+	uncounted    bool
+	orphans      *int32
+	reported     bool
+	attemptError *job.Failure
+	runError     *job.Failure
+	output       []byte
+	keep         time.Duration
+	module       string
+	progress     *job.Progress
+	step         *store.StepParams
+}
+
+// endings are the arrays of the statement settle.
+type endings struct {
+	ids                                              []pgtype.UUID
+	workers, outcomes, states                        []string
+	claims, delays, keep                             []int64
+	uncounted, reported                              []bool
+	orphans                                          []*int32
+	attemptErrors, runErrors, modules, progress      []*string
+	outputs, stepOutputs                             [][]byte
+	stepNames, stepKinds, stepStatuses, stepFailures []*string
+	stepAttempts                                     []int32
+	sleeps                                           []*int64
+	wakes                                            []*time.Time
+	elapsed                                          []int64
+}
+
+func (a *endings) add(e ending) {
+	a.ids = append(a.ids, idParam(e.ref.RunID))
+	a.workers = append(a.workers, enc(e.ref.Worker))
+	a.claims = append(a.claims, e.ref.Claim)
+	a.outcomes = append(a.outcomes, string(e.outcome))
+	a.states = append(a.states, string(e.to))
+	a.delays = append(a.delays, ms(e.delay))
+	a.uncounted = append(a.uncounted, e.uncounted)
+	a.orphans = append(a.orphans, e.orphans)
+	a.reported = append(a.reported, e.reported)
+	a.attemptErrors = append(a.attemptErrors, failureText(e.attemptError))
+	a.runErrors = append(a.runErrors, failureText(e.runError))
+	a.outputs = append(a.outputs, e.output)
+	a.keep = append(a.keep, ms(e.keep))
+	if e.module == "" && e.step != nil {
+		e.module = e.step.Module
+	}
+	a.modules = append(a.modules, encOrNull(e.module))
+	var progress *string
+	if e.progress != nil {
+		progress = jsonText(*e.progress)
+	}
+	a.progress = append(a.progress, progress)
+	var (
+		st                 store.StepParams
+		name, kind, status *string
+		sleep              *int64
+	)
+	if e.step != nil {
+		st = *e.step
+		n, k, t := enc(st.Name), enc(string(st.Kind)), string(st.Status)
+		name, kind, status = &n, &k, &t
+		sleep = sleepOf(&st)
+	}
+	a.stepNames = append(a.stepNames, name)
+	a.stepKinds = append(a.stepKinds, kind)
+	a.stepStatuses = append(a.stepStatuses, status)
+	a.stepAttempts = append(a.stepAttempts, int32(st.Attempts))
+	a.sleeps = append(a.sleeps, sleep)
+	a.wakes = append(a.wakes, timeOrNull(st.WakeAt))
+	a.elapsed = append(a.elapsed, ms(st.Elapsed))
+	a.stepFailures = append(a.stepFailures, failureText(st.Error))
+	a.stepOutputs = append(a.stepOutputs, st.Output)
+}
+
+func (a *endings) args() []any {
+	return []any{
+		a.ids, a.workers, a.claims, a.outcomes, a.states, a.delays, a.uncounted, a.orphans, a.reported, a.attemptErrors, a.runErrors,
+		a.outputs, a.keep, a.modules, a.progress, a.stepNames, a.stepKinds, a.stepStatuses, a.stepAttempts, a.sleeps, a.wakes,
+		a.elapsed, a.stepFailures, a.stepOutputs,
+	}
+}
+
+// sleepOf is how long a sleeping step sleeps, unless its WakeAt says; nil for
+// any other.
+func sleepOf(p *store.StepParams) *int64 {
+	if p.Status != job.StepSleeping {
+		return nil
+	}
+	d := ms(p.Sleep)
+	return &d
+}
+
+// settleEnqueuing settles a round of which some steps enqueue: what they enqueue
+// is known before the records that name it.
+func (s *Store) settleEnqueuing(ctx context.Context, batch []store.SettleParams, round []int, out []store.SettleResult) error {
+	var g *settling
+	var queues []string
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		refs := make([]job.Ref, len(round))
+		for k, i := range round {
+			refs[k] = batch[i].Ref
+		}
+		held, err := s.hold(ctx, tx, refs)
+		if err != nil {
+			return err
+		}
+		queues = nil
+		mine := slices.Clone(batch)
+		for k, i := range round {
+			st := mine[i].Step
+			if !held[k] || st == nil || len(st.Enqueue) == 0 && !st.OutputEnqueued {
+				continue
+			}
+			_, output, woken, err := s.enqueueOf(ctx, tx, st)
+			if err != nil {
+				return err
+			}
+			queues = append(queues, woken...)
+			with := *st
+			with.Output = output
+			mine[i].Step = &with
+		}
+		g = s.newSettling(mine, round, out)
+		g.clear()
+		if err := s.runAll(ctx, tx, g.calls()...); err != nil {
+			return err
+		}
+		return s.notes.in(ctx, tx, append(queues, g.wake...))
+	})
+	if err == nil {
+		g.wake = append(g.wake, queues...)
+		g.landed()
+	}
+	return err
+}
+
+// enqueueOf inserts what a step enqueues and returns the answers and the step's
+// output, and the queues that got work.
+func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams) (res []store.EnqueueResult, output []byte, queues []string, err error) {
+	output = st.Output
+	if len(st.Enqueue) > 0 {
+		b, err := newEntries(st.Enqueue)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if err := s.enqueueIn(ctx, tx, b, b.all()); err != nil {
+			return nil, nil, nil, err
+		}
+		res, queues = b.results, b.queues(b.all())
+	}
+	if st.OutputEnqueued {
+		named := make([]abi.EnqueueResult, len(res))
+		for i, e := range res {
+			named[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped}
+		}
+		if output, err = json.Marshal(named); err != nil {
+			return nil, nil, nil, err
+		}
+	}
+	return res, output, queues, nil
+}
+
+// settledBefore answers the entries that found nothing to end: landed if their
+// claim's own worker ended it before, which is what a repeat after a lost answer
+// finds.
+func (s *Store) settledBefore(ctx context.Context, batch []store.SettleParams, out []store.SettleResult) error {
+	var missed []int
+	var ids []pgtype.UUID
+	var workers []string
+	var claims []int64
+	for i := range batch {
+		id, ok := parseUUID(batch[i].Ref.RunID)
+		if out[i].Landed || !ok {
+			continue
+		}
+		missed = append(missed, i)
+		ids, workers, claims = append(ids, id.param()), append(workers, enc(batch[i].Ref.Worker)), append(claims, batch[i].Ref.Claim)
+	}
+	if len(missed) == 0 {
+		return nil
+	}
+	return s.read(ctx, func(q queryer) error {
+		return s.run(ctx, q, call{st: qSettledBefore, args: []any{ids, workers, claims}, scan: func(r *row) error {
+			out[missed[r.int()-1]] = store.SettleResult{Landed: true, RunAt: r.time()}
+			return nil
+		}})
+	})
+}

@@ -1,0 +1,214 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qListSteps = named("list_steps")
+	qSaveSteps = named("save_steps")
+	qHold      = named("hold")
+)
+
+// ListSteps implements store.Steps.
+func (s *Store) ListSteps(ctx context.Context, runID string) (out []job.Step, err error) {
+	id, ok := parseUUID(runID)
+	if !ok {
+		return nil, nil
+	}
+	err = s.read(ctx, func(q queryer) error {
+		out = nil
+		return s.run(ctx, q, call{st: qListSteps, args: []any{id.param()}, scan: func(r *row) error {
+			st := job.Step{Name: r.text(), Seq: int(r.int()), Kind: job.StepKind(r.text())}
+			text := r.text()
+			if st.Status, err = job.ParseStepStatus(text); err != nil {
+				return errRowStatus("status of step "+st.Name, text, runID)
+			}
+			st.Attempts = int(r.int())
+			st.WakeAt, st.StartedAt, st.FinishedAt = r.time(), r.time(), r.time()
+			st.Error = r.failure()
+			st.Output = r.bytes()
+			out = append(out, st)
+			return nil
+		}})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func checkStep(p *store.StepParams) error {
+	if _, err := job.ParseStepStatus(string(p.Status)); err != nil {
+		return errInvalid("step %s: %v", p.Name, err)
+	}
+	_, err := newEntries(p.Enqueue)
+	return err
+}
+
+// SaveSteps implements store.Steps: one statement, unless a step enqueues
+// something or is in the batch twice.
+func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]store.StepResult, error) {
+	if len(batch) == 0 {
+		return nil, nil
+	}
+	enqueues := false
+	for i := range batch {
+		if err := checkStep(&batch[i]); err != nil {
+			return nil, err
+		}
+		enqueues = enqueues || len(batch[i].Enqueue) > 0 || batch[i].OutputEnqueued
+	}
+	out := make([]store.StepResult, len(batch))
+	rounds := stepRounds(batch)
+	if !enqueues && len(rounds) == 1 {
+		err := s.write(ctx, func(q queryer) error {
+			clear(out)
+			return s.saveRound(ctx, q, batch, rounds[0], out)
+		})
+		if err != nil {
+			return nil, err
+		}
+		return out, nil
+	}
+	var queues []string
+	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
+		clear(out)
+		queues, err = s.saveEnqueuing(ctx, tx, batch, rounds, out)
+		if err != nil {
+			return err
+		}
+		return s.notes.in(ctx, tx, queues)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.hub.post(queues)
+	return out, nil
+}
+
+// stepRounds parts a batch so that no record is in one part twice, each in the
+// order of its runs: see settleRounds. Within a run the batch's order stays.
+func stepRounds(batch []store.StepParams) [][]int {
+	all := make([]int, len(batch))
+	for i := range all {
+		all[i] = i
+	}
+	slices.SortStableFunc(all, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
+	type record struct{ run, name string }
+	seen := map[record]int{}
+	var rounds [][]int
+	for _, i := range all {
+		r := record{batch[i].Ref.RunID, batch[i].Name}
+		nth := seen[r]
+		seen[r]++
+		for len(rounds) <= nth {
+			rounds = append(rounds, nil)
+		}
+		rounds[nth] = append(rounds[nth], i)
+	}
+	return rounds
+}
+
+func (s *Store) saveRound(ctx context.Context, q queryer, batch []store.StepParams, round []int, out []store.StepResult) error {
+	var (
+		which                           []int
+		ids                             []pgtype.UUID
+		workers, names, kinds, statuses []string
+		claims, elapsed                 []int64
+		attempts                        []int32
+		sleeps                          []*int64
+		wakes                           []*time.Time
+		failures, modules               []*string
+		outputs                         [][]byte
+	)
+	for _, i := range round {
+		p := &batch[i]
+		id, ok := parseUUID(p.Ref.RunID)
+		if !ok {
+			continue // no run has that id
+		}
+		which, ids = append(which, i), append(ids, id.param())
+		workers, claims = append(workers, enc(p.Ref.Worker)), append(claims, p.Ref.Claim)
+		names, kinds, statuses = append(names, enc(p.Name)), append(kinds, enc(string(p.Kind))), append(statuses, string(p.Status))
+		attempts = append(attempts, int32(p.Attempts))
+		sleeps, wakes = append(sleeps, sleepOf(p)), append(wakes, timeOrNull(p.WakeAt))
+		elapsed = append(elapsed, ms(p.Elapsed))
+		failures, modules = append(failures, failureText(p.Error)), append(modules, encOrNull(p.Module))
+		outputs = append(outputs, p.Output)
+	}
+	if len(which) == 0 {
+		return nil
+	}
+	args := []any{ids, workers, claims, names, kinds, statuses, attempts, sleeps, wakes, elapsed, failures, outputs, modules}
+	return s.run(ctx, q, call{st: qSaveSteps, args: args, scan: func(r *row) error {
+		i := which[r.int()-1]
+		out[i].Landed, out[i].At = true, r.time()
+		return nil
+	}})
+}
+
+// hold says which refs are held, and has their rows stay as they are until the
+// transaction ends.
+func (s *Store) hold(ctx context.Context, q queryer, refs []job.Ref) ([]bool, error) {
+	held := make([]bool, len(refs))
+	ids, workers, claims := make([]pgtype.UUID, len(refs)), make([]string, len(refs)), make([]int64, len(refs))
+	for i, ref := range refs {
+		ids[i], workers[i], claims[i] = idParam(ref.RunID), enc(ref.Worker), ref.Claim
+	}
+	err := s.run(ctx, q, call{st: qHold, args: []any{ids, workers, claims}, scan: func(r *row) error {
+		held[r.int()-1] = true
+		return nil
+	}})
+	return held, err
+}
+
+// saveEnqueuing saves the rounds of a batch in a transaction, inserting first
+// what the steps that are held enqueue. It returns the queues that got work.
+func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.StepParams, rounds [][]int, out []store.StepResult) (queues []string, err error) {
+	var order []int
+	for _, round := range rounds {
+		order = append(order, round...)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
+	refs := make([]job.Ref, len(order))
+	for k, i := range order {
+		refs[k] = batch[i].Ref
+	}
+	held, err := s.hold(ctx, tx, refs)
+	if err != nil {
+		return nil, err
+	}
+	mine := slices.Clone(batch)
+	for k, i := range order {
+		st := &mine[i]
+		if !held[k] || len(st.Enqueue) == 0 && !st.OutputEnqueued {
+			continue
+		}
+		res, output, woken, err := s.enqueueOf(ctx, tx, st)
+		if err != nil {
+			return nil, err
+		}
+		out[i].Enqueued = res
+		if st.OutputEnqueued {
+			out[i].Output = output
+		}
+		st.Output = output
+		queues = append(queues, woken...)
+	}
+	for _, round := range rounds {
+		if err := s.saveRound(ctx, tx, mine, round, out); err != nil {
+			return nil, err
+		}
+	}
+	return queues, nil
+}

@@ -1,0 +1,144 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qInsertWorker  = named("insert_worker")
+	qLapseWorkers  = named("lapse_workers")
+	qRenew         = named("renew")
+	qListWorkers   = named("list_workers")
+	qLockWorker    = named("lock_worker")
+	qDeleteWorkers = named("delete_workers")
+)
+
+// Register implements store.Workers.
+func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
+	if p.ID == "" || ms(p.Lease) == 0 {
+		return errInvalid("worker %q with a lease of %s: it needs an id and a lease", p.ID, p.Lease)
+	}
+	queues := make([]string, len(p.Queues))
+	for i, q := range p.Queues {
+		queues[i] = enc(q)
+	}
+	return s.inTx(ctx, func(tx pgx.Tx) error {
+		if p.Alone {
+			if err := s.run(ctx, tx, call{st: qLapseWorkers}); err != nil {
+				return err
+			}
+		}
+		tag, err := tx.Exec(ctx, s.text[qInsertWorker.index], enc(p.ID), enc(p.Host), int32(p.PID), queues, ms(p.Lease))
+		if err == nil && tag.RowsAffected() == 0 {
+			err = errInvalid("a worker with the id %s is registered already", p.ID)
+		}
+		return err
+	})
+}
+
+// Renew implements store.Workers.
+func (s *Store) Renew(ctx context.Context, p store.RenewParams) (out store.RenewResult, err error) {
+	if ms(p.Lease) == 0 {
+		return out, errInvalid("worker %s renews a lease of %s", p.Worker, p.Lease)
+	}
+	var ids []pgtype.UUID
+	var claims []int64
+	var which []int
+	var strange []store.LostRun // what cannot be the worker's, whatever the database says
+	for i, ref := range p.Held {
+		id, ok := parseUUID(ref.RunID)
+		if !ok {
+			strange = append(strange, store.LostRun{Ref: ref})
+			continue
+		}
+		claim := ref.Claim
+		if ref.Worker != p.Worker {
+			claim = -1 // no run has that ordinal
+		}
+		ids, claims, which = append(ids, id.param()), append(claims, claim), append(which, i)
+	}
+	err = s.write(ctx, func(q queryer) error {
+		out = store.RenewResult{}
+		return s.run(ctx, q, call{st: qRenew, args: []any{enc(p.Worker), ms(p.Lease), ids, claims}, scan: func(r *row) error {
+			out.Alive = r.bool()
+			if r.vals[r.i] == nil {
+				return nil
+			}
+			ref := p.Held[which[r.int()-1]]
+			out.Lost = append(out.Lost, store.LostRun{Ref: ref, State: job.State(r.text())})
+			return nil
+		}})
+	})
+	if err != nil {
+		return store.RenewResult{}, err
+	}
+	out.Lost = append(out.Lost, strange...)
+	return out, nil
+}
+
+// Deregister implements store.Workers. Locking the worker's row first waits for
+// a claim of its that is not committed yet, whose runs are then handed back too.
+func (s *Store) Deregister(ctx context.Context, worker string) error {
+	var queues []string
+	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		queues = nil
+		if err := s.run(ctx, tx, call{st: qLockWorker, args: []any{enc(worker)}}); err != nil {
+			return err
+		}
+		runs, err := s.runsOf(ctx, tx, call{st: qRunsOf, args: []any{enc(worker)}})
+		if err != nil {
+			return err
+		}
+		var a endings
+		for _, r := range runs {
+			orphans := int32(r.Orphans)
+			a.add(ending{ref: refOf(r), outcome: job.Interrupted, to: job.Ready, uncounted: true, orphans: &orphans})
+			queues = append(queues, r.Queue)
+		}
+		calls := []call{{st: qDeleteWorkers, args: []any{[]string{enc(worker)}}}}
+		if len(runs) > 0 {
+			calls = append([]call{{st: qSettle, args: a.args()}}, calls...)
+		}
+		if err := s.runAll(ctx, tx, calls...); err != nil {
+			return err
+		}
+		return s.notes.in(ctx, tx, queues)
+	})
+	if err == nil {
+		s.hub.post(queues)
+	}
+	return err
+}
+
+func refOf(r job.Run) job.Ref { return job.Ref{RunID: r.ID, Worker: r.Worker, Claim: r.Claims} }
+
+// ListWorkers implements store.Workers.
+func (s *Store) ListWorkers(ctx context.Context) (out []store.Worker, err error) {
+	err = s.read(ctx, func(q queryer) error {
+		out = nil
+		rows, err := q.Query(ctx, s.text[qListWorkers.index])
+		if err != nil {
+			return err
+		}
+		out, err = pgx.CollectRows(rows, func(rows pgx.CollectableRow) (w store.Worker, err error) {
+			err = rows.Scan(&w.ID, &w.Host, &w.PID, &w.Queues, &w.StartedAt, &w.RenewedAt, &w.ExpiresAt, &w.Running)
+			w.ID, w.Host = dec([]byte(w.ID)), dec([]byte(w.Host))
+			for i, q := range w.Queues {
+				w.Queues[i] = dec([]byte(q))
+			}
+			w.StartedAt, w.RenewedAt, w.ExpiresAt = w.StartedAt.UTC(), w.RenewedAt.UTC(), w.ExpiresAt.UTC()
+			return w, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

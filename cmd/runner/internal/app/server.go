@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine"
@@ -229,22 +227,4 @@ func (s *Server) close() error {
 		errs = append(errs, s.unlock())
 	}
 	return errors.Join(errs...)
-}
-
-// registerProcess adds what a process says of itself to the engine's metrics.
-func registerProcess(r *prometheus.Registry, h *Host) error {
-	gauge := func(name, help string, value func() float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "runner", Name: name, Help: help}, value)
-	}
-	for _, c := range []prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		gauge("cpu_slots", "Guests that may run at a time.", func() float64 { return float64(h.Stats().Slots) }),
-		gauge("cpu_slots_used", "Guests that run now.", func() float64 { return float64(h.Stats().SlotsUsed) }),
-	} {
-		if err := r.Register(c); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return nil
 }

@@ -125,8 +125,8 @@ func TestServerWorksReportsAndLeavesNothingRunning(t *testing.T) {
 	if status, body := get(t, s, "/readyz"); status != http.StatusOK {
 		t.Errorf("ready: %d %s", status, body)
 	}
-	if _, body := get(t, s, "/metrics"); !strings.Contains(body, `runner_steps_total{result="run"} 5`) || !strings.Contains(body, "runner_cpu_slots ") {
-		t.Errorf("metrics lack the steps or the slots:\n%s", body)
+	if _, body := get(t, s, "/metrics"); !strings.Contains(body, `runner_steps_total{result="run"} 5`) || !strings.Contains(body, "runner_host_modules 1") {
+		t.Errorf("metrics lack the steps or the instances:\n%s", body)
 	}
 	if err := s.Drain(context.Background()); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
 )
 
@@ -106,18 +108,26 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 		})
 		started <- r
 	}()
-	var hangup bool
+	var reload, stop bool
 	for {
 		select {
 		case r := <-started:
-			if r.err != nil {
+			switch {
+			case stop && errors.Is(r.err, context.Canceled):
+				return &abi.Error{Code: codeInterrupted, Message: "told to stop before it had started; nothing has begun"}
+			case r.err != nil:
 				return r.err
+			case stop:
+				return drain(r.s, signals)
 			}
-			return serveUntilTold(ctx, r.s, signals, f.watch, hangup)
+			return serveUntilTold(ctx, r.s, signals, f.watch, reload)
 		case sig := <-signals:
-			if hangup = hangup || sig == syscall.SIGHUP; sig != syscall.SIGHUP {
-				cancel() // told to stop while starting: nothing has begun
+			if sig == syscall.SIGHUP {
+				reload = true
+				continue
 			}
+			stop = true
+			cancel()
 		}
 	}
 }

@@ -17,7 +17,7 @@ func compensate(s *State, mem api.Memory, stack []uint64) {
 		stack[0] = codeOutsideStepOnly
 		return
 	}
-	s.leave()
+	s.leaveBriefly()
 	err := s.calls.Compensate(s.Context, name)
 	s.enter()
 	if err != nil {

@@ -28,6 +28,8 @@
 //
 // # Waiting
 //
-// A guest runs on a CPU slot. A call that may wait for something (a commit, a
-// request) gives the slot back meanwhile, and does not count as CPU time.
+// A guest runs on a CPU slot. A call that waits for something (a commit, a
+// request) gives the slot up meanwhile; one that usually answers from memory
+// only lends it. Neither counts as CPU time. At its tick a guest makes room for
+// whoever waits for a slot.
 package call

@@ -27,7 +27,7 @@ func enqueue(s *State, mem api.Memory, stack []uint64) {
 		stack[0] = s.refuse(err)
 		return
 	}
-	s.leave()
+	s.leaveToSend()
 	results, err := s.calls.Enqueue(s.Context, runs)
 	s.enter()
 	if err != nil {
@@ -35,4 +35,13 @@ func enqueue(s *State, mem api.Memory, stack []uint64) {
 		return
 	}
 	stack[0] = s.answer(wire.AppendEnqueued(nil, results))
+}
+
+// leaveToSend is for what commits with the open step, and at once if none is.
+func (s *State) leaveToSend() {
+	if s.inStep {
+		s.leaveBriefly()
+	} else {
+		s.leave()
+	}
 }

@@ -36,10 +36,9 @@ func Begin(ctx context.Context, p BeginParams) (*State, error) {
 		return nil, context.Cause(ctx)
 	}
 	if s.slots != nil {
-		if err := s.slots.Acquire(ctx); err != nil {
+		if err := s.slots.acquire(ctx, &s.ticket); err != nil {
 			return nil, err
 		}
-		s.holds = true
 	}
 	return s, nil
 }
@@ -66,11 +65,10 @@ func (s *State) Fuel() uint32 { return s.quantum }
 // Enter starts the CPU time; the guest is called next.
 func (s *State) Enter() { s.proceed() }
 
-// Close gives the slot back, if the attempt still has one.
+// Close gives the slot up, if the attempt still has one.
 func (s *State) Close() {
-	if s.holds {
-		s.holds = false
-		s.slots.Release()
+	if s.slots != nil {
+		s.slots.release(&s.ticket)
 	}
 }
 

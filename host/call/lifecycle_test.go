@@ -223,7 +223,8 @@ func TestABusyGuestMakesRoomAtItsTick(t *testing.T) {
 
 func TestAnAttemptThatGetsNoSlotInTime(t *testing.T) {
 	slots := NewSlots(1)
-	if err := slots.Acquire(t.Context()); err != nil {
+	var taken ticket
+	if err := slots.acquire(t.Context(), &taken); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -233,7 +234,7 @@ func TestAnAttemptThatGetsNoSlotInTime(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		if slots.InUse() == 1 {
-			slots.Release()
+			slots.release(&taken)
 		}
 	}
 }

@@ -22,9 +22,7 @@ func registerMeter(ctx context.Context, rt wazero.Runtime, mod, tick string) err
 	b := rt.NewHostModuleBuilder(mod)
 	b.NewFunctionBuilder().WithGoFunction(api.GoFunc(func(ctx context.Context, stack []uint64) {
 		s := from(ctx)
-		if s.Err() != nil {
-			s.unwind(context.Cause(s.Context))
-		}
+		s.stopIfEnded()
 		s.yield()
 		stack[0] = uint64(s.quantum)
 	}), nil, []api.ValueType{api.ValueTypeI32}).Export(tick)

@@ -18,7 +18,7 @@ func publish(s *State, mem api.Memory, stack []uint64) {
 		stack[0] = s.refuse(err)
 		return
 	}
-	s.leave()
+	s.leaveToSend()
 	err := s.calls.Publish(s.Context, topic, payload)
 	s.enter()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func secret(s *State, mem api.Memory, stack []uint64) {
 	s.attempting(abi.FuncSecret)
 	name := s.name(mem, abi.FuncSecret, stack[0], stack[1])
-	s.leave()
+	s.leaveBriefly()
 	value, err := s.caps.Secret(s.Context, name)
 	s.enter()
 	if err != nil {

@@ -24,7 +24,7 @@ func sleep(s *State, mem api.Memory, stack []uint64) {
 		stack[0] = codeOutsideStepOnly
 		return
 	}
-	s.leave()
+	s.leaveBriefly()
 	at, err := s.calls.Sleep(s.Context, name, d)
 	s.enter()
 	if err != nil {

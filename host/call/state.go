@@ -56,7 +56,7 @@ type State struct {
 	exitCode uint32 // for exited
 	abort    string // for aborted
 
-	holds   bool          // a slot
+	ticket  ticket        // for a slot
 	inside  bool          // the guest runs
 	entered time.Duration // when it last started to, as nano
 	cpu     time.Duration // in the guest before that
@@ -183,27 +183,39 @@ func (s *State) attempting(fn string) {
 }
 
 // leave is called before a method that may wait: it stops a guest whose
-// context ended, and gives its slot back.
+// context ended, and gives its slot up.
 func (s *State) leave() {
-	if s.Err() != nil {
-		s.unwind(context.Cause(s.Context))
-	}
+	s.stopIfEnded()
 	s.pause()
-	if s.holds {
-		s.holds = false
-		s.slots.Release()
+	if s.slots != nil {
+		s.slots.release(&s.ticket)
 	}
 }
 
-// enter is called after it. While it waits for a slot, the context may end.
+// leaveBriefly is leave for a method that is expected to answer from memory; if
+// it does not, the slot goes to others a little later.
+func (s *State) leaveBriefly() {
+	s.stopIfEnded()
+	s.pause()
+	if s.slots != nil {
+		s.slots.lend(&s.ticket)
+	}
+}
+
+// enter is called after either. While it waits for a slot, the context may end.
 func (s *State) enter() {
-	if s.slots != nil && !s.holds {
-		if err := s.slots.Acquire(s.Context); err != nil {
+	if s.slots != nil && !s.ticket.reclaim() {
+		if err := s.slots.acquire(s.Context, &s.ticket); err != nil {
 			s.unwind(err)
 		}
-		s.holds = true
 	}
 	s.proceed()
+}
+
+func (s *State) stopIfEnded() {
+	if s.Err() != nil {
+		s.unwind(context.Cause(s.Context))
+	}
 }
 
 // pause and proceed stop and start the CPU time.
@@ -220,9 +232,8 @@ func (s *State) proceed() { s.entered, s.inside = nano(), true }
 func (s *State) yield() {
 	s.ticks++
 	s.pause()
-	if s.holds && s.slots.Contended() {
-		s.holds = false
-		s.slots.Release()
+	if s.slots != nil && s.slots.contended() {
+		s.slots.release(&s.ticket)
 		s.enter()
 		return
 	}

@@ -35,7 +35,11 @@ func stepBegin(s *State, mem api.Memory, stack []uint64) {
 	if s.names.has(name) {
 		s.violate(abi.FuncStepBegin, "step %q begins a second time in one attempt", name)
 	}
-	s.leave()
+	if flags&abi.StepOnce != 0 {
+		s.leave() // it is recorded first
+	} else {
+		s.leaveBriefly()
+	}
 	begun, err := s.calls.StepBegin(s.Context, name, flags)
 	s.enter()
 	if err != nil {

@@ -26,7 +26,7 @@ func waitEvent(s *State, mem api.Memory, stack []uint64) {
 		stack[0] = codeOutsideStepOnly
 		return
 	}
-	s.leave()
+	s.leaveBriefly()
 	payload, at, err := s.calls.WaitEvent(s.Context, name, topic, timeout)
 	s.enter()
 	// A wait that timed out has an instant too.

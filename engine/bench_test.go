@@ -109,3 +109,35 @@ func wait(b *testing.B, e *engine.Engine) {
 		}
 	}
 }
+
+// BenchmarkEnqueue measures single enqueues of 64 callers at a time, whose
+// writes share commits.
+func BenchmarkEnqueue(b *testing.B) {
+	for _, c := range []struct{ name, file string }{{"memory", ""}, {"file", "runner.db"}} {
+		b.Run(c.name, func(b *testing.B) {
+			path := sqlite.Memory
+			if c.file != "" {
+				path = filepath.Join(b.TempDir(), c.file)
+			}
+			db, err := sqlite.Open(b.Context(), sqlite.Config{Path: path, Create: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer db.Close()
+			g := &enginetest.Guest{Name: "bench", Handlers: map[string]enginetest.Handler{"noop": nil}}
+			client, err := engine.NewClient(engine.ClientConfig{Store: db, Manifest: enginetest.Serve(g, nil).Manifest})
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetParallelism(32)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := client.Enqueue(b.Context(), engine.Request{Job: "noop", Input: []byte(`{"n":1}`)}); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
+		})
+	}
+}

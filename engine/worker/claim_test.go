@@ -320,6 +320,7 @@ func TestAWorkerServesOnlyTheQueuesItIsGiven(t *testing.T) {
 		j, k := r.enqueue("j"), r.enqueue("k")
 		r.work(func(c *worker.Config) { c.Queues = []string{"b", "constructor"} })
 		r.settles(k)
+		r.logged("jobs.worker.queue-unknown", 1)
 		time.Sleep(time.Minute)
 		if s := r.get(j).State; s != job.Ready {
 			t.Errorf("a run of a queue that is not served is %s", s)

@@ -136,6 +136,27 @@ func TestARenewalOnTheWireWhileARunSettlesIsNoLoss(t *testing.T) {
 	})
 }
 
+func TestARunWhoseSettleIsNotAnsweredYetIsNoLossEither(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(t *task) (any, error) { t.Work(10100 * time.Millisecond); return nil, nil }}, nil)
+		r.db.Between = func(_ context.Context, op string, call func() error) error {
+			if op == "Renew" {
+				time.Sleep(500 * time.Millisecond)
+			}
+			err := call()
+			if op == "Settle" {
+				time.Sleep(2 * time.Second)
+			}
+			return err
+		}
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
+		time.Sleep(time.Minute)
+		r.logged("jobs.lease.lost", 0)
+		r.logged("jobs.attempt.settled", 1)
+	})
+}
+
 func TestClocksThatDisagreeLoseNothing(t *testing.T) {
 	for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
 		synctest.Test(t, func(t *testing.T) {

@@ -136,6 +136,12 @@ func (w *Worker) Configure(m *manifest.Manifest) {
 		limits = only
 	}
 	w.slots.configure(limits)
+	for name, n := range limits {
+		if n == 0 {
+			w.cfg.Logger.Warn("jobs.worker.queue-unknown", slog.String("queue", name),
+				slog.String("fix", "declare it under [queues], or name a queue of a job"))
+		}
+	}
 	w.wakes.now()
 }
 

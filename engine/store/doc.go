@@ -9,7 +9,9 @@
 // A method that returns without error is durable: a crash or a power cut
 // afterwards loses nothing of it. A method with an error has done nothing,
 // unless the error is ErrUnknown: then it may have happened, and the caller
-// asks again.
+// asks again. Claim alone may be answered a moment before it is durable, where a
+// power cut that takes the claim takes the worker too, since the database is on
+// its machine.
 //
 // Every decision about time is made on the store's clock, at the instant of
 // the statement. Instants have millisecond resolution.

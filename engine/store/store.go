@@ -114,10 +114,11 @@ type Settler interface {
 	Settle(ctx context.Context, batch []SettleParams) ([]SettleResult, error)
 }
 
-// SettleParams ends one attempt and, but for a shed one, resets Orphans. The store checks Outcome.Settles(To), gives an
+// SettleParams ends one attempt. The store checks Outcome.Settles(To), gives an
 // uncounted attempt back, clears the claim, appends the attempt to the run's
 // timeline (except a first attempt that completed) and, if To is terminal,
-// stamps FinishedAt and ExpiresAt.
+// stamps FinishedAt and ExpiresAt. Every outcome but Shed, which says nothing
+// of the run, resets Orphans.
 type SettleParams struct {
 	Ref       job.Ref
 	Outcome   job.Outcome

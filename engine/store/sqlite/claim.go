@@ -47,7 +47,10 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 		}
 	}
 	var out store.ClaimResult
-	err := s.w.do(ctx, func(tx *tx) (err error) {
+	// A claim that a power cut takes back was held by a worker that it took too:
+	// the database and its workers are on one machine. Steps and settles under the
+	// claim are synced, and with them the claim, which is before them in the log.
+	err := s.w.doLazy(ctx, func(tx *tx) (err error) {
 		out, err = tx.claim(p)
 		return err
 	})

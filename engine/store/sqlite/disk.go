@@ -29,7 +29,30 @@ func (d disk) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vf
 	if err != nil {
 		return f, flags, err
 	}
+	if flags&vfs.OPEN_WAL != 0 {
+		return &logFile{diskFile: diskFile{f}}, flags, nil
+	}
 	return diskFile{f}, flags, nil
+}
+
+// logFile is a connection's write-ahead log, which knows whether what that
+// connection wrote is synced. It is used by the connection's goroutine only.
+type logFile struct {
+	diskFile
+	dirty bool
+}
+
+func (f *logFile) WriteAt(b []byte, off int64) (int, error) {
+	f.dirty = true
+	return f.diskFile.WriteAt(b, off)
+}
+
+func (f *logFile) Sync(flags vfs.SyncFlag) error {
+	err := f.diskFile.Sync(flags)
+	if err == nil {
+		f.dirty = false
+	}
+	return err
 }
 
 // diskFile forwards whatever else a file of the driver can do.

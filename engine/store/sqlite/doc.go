@@ -21,8 +21,9 @@
 //
 // # Durability
 //
-// Files run in WAL mode with synchronous=FULL: an answered write has been
-// synced. Several processes may use one file; the one that claims runs holds
+// Files run in WAL mode and an answered write has been synced. The exception is
+// a claim, which is answered first and synced with the next write, or within 20
+// ms: a power cut that takes it back takes its worker too. Several processes may use one file; the one that claims runs holds
 // the lock of LockServe.
 //
 // # Layout

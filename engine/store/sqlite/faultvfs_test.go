@@ -13,9 +13,10 @@ import (
 // real one.
 type faults struct {
 	vfs.VFS
-	write atomic.Pointer[error] // what writes of the log answer
-	sync  atomic.Pointer[error] // what syncs of the log answer
-	syncs atomic.Int64          // how often the log was synced
+	write atomic.Pointer[error]         // what writes of the log answer
+	sync  atomic.Pointer[error]         // what syncs of the log answer
+	syncs atomic.Int64                  // how often the log was synced
+	gate  atomic.Pointer[chan struct{}] // what syncs of the log wait for
 }
 
 var faultNames atomic.Int64
@@ -53,6 +54,9 @@ func (f *faultyFile) WriteAt(b []byte, off int64) (int, error) {
 
 func (f *faultyFile) Sync(flags vfs.SyncFlag) error {
 	if f.log {
+		if gate := f.f.gate.Load(); gate != nil {
+			<-*gate
+		}
 		f.f.syncs.Add(1)
 		if err := f.f.sync.Load(); err != nil && *err != nil {
 			return *err

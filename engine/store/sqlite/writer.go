@@ -25,6 +25,7 @@ const maxGroup = 512
 // assigns its results afresh and touches nothing outside tx.
 type op struct {
 	run  func(tx *tx) error
+	lazy bool // may be answered before it is synced
 	err  error
 	done chan struct{} // one value when err may be read
 }
@@ -66,7 +67,7 @@ func (g *group) count(queue string, state job.State, n int64) {
 }
 
 // writer owns the writing connection. Its goroutine is the only one that
-// touches c, rotate and broken until it has returned.
+// touches c, rotate, broken and durability until it has returned.
 type writer struct {
 	cfg    *Config
 	c      *conn // nil after it was lost
@@ -74,6 +75,8 @@ type writer struct {
 	broken error // set when a connection in memory was lost: nothing can bring it back
 	rotate *rotation
 	onWake func(queues map[string]struct{})
+
+	durability
 
 	kick chan struct{} // one value when pending is not empty
 	end  chan struct{} // closed when the goroutine has returned
@@ -108,11 +111,21 @@ func (w *writer) newOp() *op {
 // late, and do waits for the answer, since an answer that is thrown away would
 // leave claimed runs with nobody.
 func (w *writer) do(ctx context.Context, run func(tx *tx) error) error {
+	return w.submit(ctx, false, run)
+}
+
+// doLazy is do for what a power cut may take back for as long as syncLag, since
+// it takes the asker with it.
+func (w *writer) doLazy(ctx context.Context, run func(tx *tx) error) error {
+	return w.submit(ctx, true, run)
+}
+
+func (w *writer) submit(ctx context.Context, lazy bool, run func(tx *tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	o := w.newOp()
-	o.run, o.err = run, nil
+	o.run, o.lazy, o.err = run, lazy, nil
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -177,7 +190,8 @@ func (w *writer) close() error {
 func (w *writer) loop() {
 	defer close(w.end)
 	var batch []*op
-	for range w.kick {
+	for {
+		w.wait()
 		for {
 			w.mu.Lock()
 			batch = append(batch[:0], w.pending[:min(len(w.pending), maxGroup)]...)
@@ -188,6 +202,7 @@ func (w *writer) loop() {
 			w.mu.Unlock()
 			if len(batch) == 0 {
 				if closed {
+					w.syncLate()
 					return
 				}
 				break
@@ -249,6 +264,9 @@ func (w *writer) try(ops []*op) (g *group, err error) {
 			}
 		}
 	}()
+	if err := w.prepareSync(ops); err != nil {
+		return nil, w.cfg.translate(err)
+	}
 	begin := w.c.use(qBegin)
 	if err := begin.exec(); err != nil {
 		return nil, w.fail(err)
@@ -269,6 +287,7 @@ func (w *writer) try(ops []*op) (g *group, err error) {
 	committing = true
 	commit := w.c.use(qCommit)
 	if err := commit.exec(); err != nil {
+		w.suspect = w.suspect || errors.Is(err, sqlite3.IOERR)
 		translated := w.fail(err)
 		// A transaction whose last page could not be written is void. One that
 		// could not be synced is undone here as well, but a crash before the
@@ -278,6 +297,7 @@ func (w *writer) try(ops []*op) (g *group, err error) {
 		}
 		return nil, translated
 	}
+	w.committed()
 	return g, nil
 }
 
@@ -307,7 +327,7 @@ func (w *writer) lost(cause error) {
 		defer func() { recover() }() // the old connection may be beyond closing
 		w.c.close()
 	}()
-	w.c = nil
+	w.c, w.durability = nil, durability{suspect: true}
 	if w.cfg.memory() {
 		w.broken = &abi.Error{Code: job.CodeDatabaseUnavailable, Message: "the database in memory was lost", Err: cause}
 	}

@@ -285,18 +285,17 @@ func TestAClaimWhoseAnswerWasLostStrandsNoRun(t *testing.T) {
 			"long":  func(t *task) (any, error) { t.Work(3 * time.Second); return nil, nil },
 			"short": func(*task) (any, error) { return nil, nil },
 		}, nil)
-		w := r.work(nil)
-		long := r.enqueue("long")
-		r.reaches(long, job.Running)
 		var lose atomic.Bool
-		lose.Store(true)
 		r.db.Between = onOp("Claim", func(_ context.Context, call func() error) error {
-			if lose.Load() {
-				lose.Store(false)
+			if lose.Swap(false) {
 				return enginetest.Lost(call)
 			}
 			return call()
 		})
+		w := r.work(nil)
+		long := r.enqueue("long")
+		r.reaches(long, job.Running)
+		lose.Store(true)
 		short := r.enqueue("short")
 		run := r.settles(short)
 		r.ended(run, job.Done, "", 1)

@@ -378,17 +378,17 @@ func TestAloneTakesOverWhatThePredecessorHeld(t *testing.T) {
 func TestASessionThatRetiresOutlivesItsSuccessorsStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, forFive, nil)
-		r.work(func(c *worker.Config) { c.Alone = true })
-		id := r.enqueue("j")
-		r.reaches(id, job.Running)
 		var lose atomic.Bool
-		lose.Store(true)
 		r.db.Between = onOp("Claim", func(_ context.Context, call func() error) error {
 			if lose.Swap(false) {
 				return enginetest.Lost(call)
 			}
 			return call()
 		})
+		r.work(func(c *worker.Config) { c.Alone = true })
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		lose.Store(true)
 		r.ended(r.settles(id), job.Done, "", 1)
 		r.logged("jobs.worker.session-retired", 1)
 		r.logged("jobs.lease.lost", 0)

@@ -200,6 +200,8 @@ func TestABusyGuestMakesRoomAtItsTick(t *testing.T) {
 			other <- s
 		}()
 		synctest.Wait() // the other waits for the slot
+		busy.yield()    // returns: its slice is not over
+		time.Sleep(slice)
 		yielded := make(chan struct{})
 		go func() {
 			busy.yield()

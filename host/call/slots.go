@@ -34,6 +34,9 @@ type Slots struct {
 type ticket struct {
 	state atomic.Int32
 	since atomic.Int64 // when it was lent, as nano
+	// taken is when its owner got the slot, as nano; written under the lock
+	// while the owner waits, read by the owner.
+	taken time.Duration
 }
 
 const (
@@ -105,15 +108,17 @@ func (t *ticket) reclaim() bool { return t.state.CompareAndSwap(lent, held) }
 // take gives t a slot that is free, or lent for longer than a moment. The
 // caller holds the lock.
 func (s *Slots) take(t *ticket) bool {
+	now := int64(nano())
 	if len(s.holders) < s.size {
 		s.holders = append(s.holders, t)
+		t.taken = time.Duration(now)
 		t.state.Store(held)
 		return true
 	}
-	now := int64(nano())
 	for i, h := range s.holders {
 		if h.state.Load() == lent && now-h.since.Load() >= int64(lentFor) && h.state.CompareAndSwap(lent, away) {
 			s.holders[i] = t
+			t.taken = time.Duration(now)
 			t.state.Store(held)
 			return true
 		}

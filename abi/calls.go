@@ -28,7 +28,10 @@ type Steps interface {
 	// StepBegin opens the step name, or answers its record. The same name twice
 	// in one attempt, and a step inside a step, are Violations.
 	StepBegin(ctx context.Context, name string, flags StepFlags) (StepBegun, error)
-	// StepEnd records the open step's output (JSON) and returns once it is durable.
+	// StepEnd records the open step's output (JSON) and returns once it is
+	// durable. It is called even when ctx has ended, since the body has run: an
+	// implementation whose claim may be gone returns the context's cause, one that
+	// knows the claim to be its own (a drain) may still record.
 	StepEnd(ctx context.Context, output []byte) (time.Time, error)
 	// StepFail reports the open step's failure. A nil error says that it is
 	// final and recorded, and the guest goes on; while a retry is left the

@@ -186,6 +186,12 @@ func (s *State) attempting(fn string) {
 // context ended, and gives its slot up.
 func (s *State) leave() {
 	s.stopIfEnded()
+	s.leaveAnyway()
+}
+
+// leaveAnyway is leave for a call that is made even though the context ended,
+// since what it reports has happened already.
+func (s *State) leaveAnyway() {
 	s.pause()
 	if s.slots != nil {
 		s.slots.release(&s.ticket)

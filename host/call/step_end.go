@@ -12,6 +12,10 @@ import (
 //
 // Answers abi.CodeLimit beyond abi.MaxOutput, and what StepEnd refuses; the
 // step is then still open. Outside a step it is a violation.
+//
+// StepEnd is called also when the attempt's context has ended: the body has had
+// its effect, and only whoever ended the attempt knows whether it may still be
+// recorded. The guest is unwound afterwards.
 func stepEnd(s *State, mem api.Memory, stack []uint64) {
 	s.attempting(abi.FuncStepEnd)
 	if !s.inStep {
@@ -22,7 +26,7 @@ func stepEnd(s *State, mem api.Memory, stack []uint64) {
 		stack[0] = s.refuse(err)
 		return
 	}
-	s.leave()
+	s.leaveAnyway()
 	at, err := s.calls.StepEnd(s.Context, s.redactJSON(out))
 	s.enter()
 	if err != nil {

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -215,5 +216,41 @@ func TestTheContextOfTheRunReachesCalls(t *testing.T) {
 	g.want(0, abi.FuncStepBegin, "a", 0)
 	if calls.ctx != g.state.Context {
 		t.Error("Calls got another context than the run's")
+	}
+}
+
+// The body has had its effect when its end is reported, so a drain that began
+// meanwhile may still record it; nothing new begins.
+func TestStepEndIsReportedAfterTheContextEnded(t *testing.T) {
+	drained := errors.New("draining")
+	for name, end := range map[string]error{"recorded": nil, "refused": drained} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			reported := 0
+			g := beginWith(t, ctx, BeginParams{
+				Attempt: &abi.Attempt{Handler: "h", Now: epoch},
+				Calls: &fakeCalls{end: func(string) (time.Time, error) {
+					reported++
+					return epoch, end
+				}},
+			})
+			g.want(int64(abi.StepRun), abi.FuncStepBegin, "pay", 0)
+			args := g.args("1")
+			next := g.args("ship", 0)
+			cancel(drained)
+			_, unwound := g.try(abi.FuncStepEnd, args...)
+			if !unwound && end != nil {
+				t.Error("a refused end let the guest go on")
+			}
+			if reported != 1 {
+				t.Errorf("StepEnd was called %d times", reported)
+			}
+			if unwound {
+				return
+			}
+			if _, unwound := g.try(abi.FuncStepBegin, next...); !unwound {
+				t.Error("another step began after the context ended")
+			}
+		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -99,7 +100,11 @@ func (m *Migrator) Migrate(ctx context.Context) ([]int, error) {
 		return nil, m.cfg.translate(err)
 	}
 	defer c.close()
-	applied, err := c.migrate(&m.cfg)
+	var applied []int
+	err = m.cfg.whileBusy(func() (err error) {
+		applied, err = c.migrate(&m.cfg)
+		return err
+	})
 	return applied, m.cfg.translate(err)
 }
 
@@ -110,17 +115,21 @@ type schema struct {
 	empty       bool // no table of anyone
 }
 
+// schema reads them in one transaction: another process may be creating them.
 func (c *conn) schema() (sc schema, err error) {
-	if sc.application, err = c.pragma("application_id"); err != nil {
-		return sc, err
-	}
-	version, err := c.pragma("user_version")
-	if err != nil {
-		return sc, err
-	}
-	sc.version = int(version)
-	tables, err := c.pragma("schema_version") // 0 until the first table
-	sc.empty = tables == 0
+	err = c.snapshot(func() error {
+		if sc.application, err = c.pragma("application_id"); err != nil {
+			return err
+		}
+		version, err := c.pragma("user_version")
+		if err != nil {
+			return err
+		}
+		sc.version = int(version)
+		tables, err := c.pragma("schema_version") // 0 until the first table
+		sc.empty = tables == 0
+		return err
+	})
 	return sc, err
 }
 
@@ -174,11 +183,25 @@ func openChecked(cfg *Config) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.ready(cfg, create); err != nil {
+	if err := cfg.whileBusy(func() error { return c.ready(cfg, create) }); err != nil {
 		c.close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// whileBusy repeats what found the database busy, for as long as BusyTimeout.
+// SQLite does not wait by itself where waiting could deadlock: when a database
+// is put in WAL mode, or was read before it is written.
+func (c *Config) whileBusy(do func() error) error {
+	deadline := time.Now().Add(c.BusyTimeout)
+	for {
+		err := do()
+		if !errors.Is(err, sqlite3.BUSY) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(2 * time.Millisecond)
+	}
 }
 
 func (c *conn) ready(cfg *Config, create bool) error {

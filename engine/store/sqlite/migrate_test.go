@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 func migrator(t *testing.T, cfg Config) *Migrator {
@@ -88,5 +90,34 @@ func TestConcurrentCreation(t *testing.T) {
 	s := open(t, Config{Path: path})
 	if n := stats(t, s).Ready; n != 6 {
 		t.Fatalf("%d runs, want 6", n)
+	}
+}
+
+// Commands come and go, each opening the file, writing once and closing it.
+func TestCommandsComeAndGo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "runs.db")
+	const commands, writes = 4, 10
+	var wg sync.WaitGroup
+	for c := range commands {
+		wg.Go(func() {
+			for n := range writes {
+				s, err := Open(t.Context(), Config{Path: path, Create: true})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, err = s.Enqueue(t.Context(), []store.EnqueueParams{params(c*writes + n)})
+				if err = errors.Join(err, s.Close()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	s := open(t, Config{Path: path})
+	for n := range commands * writes {
+		if !exists(t, s, n) {
+			t.Errorf("run %d is gone", n)
+		}
 	}
 }

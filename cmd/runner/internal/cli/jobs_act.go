@@ -2,11 +2,13 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -46,13 +48,14 @@ more steps. What its completed steps did stays done.`,
 func newJobsWait(e *env) *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
-		Use:   "wait ID",
+		Use:   "wait ID…",
 		Short: "Follow a run to its end",
 		Long: `Follow a run to its end, as enqueue --wait does: its progress is printed on stderr and
-its output on stdout; the exit code is 1 if it ended other than done.`,
+its output on stdout; the exit code is 1 if it ended other than done. Several runs are
+followed one after the other, and the exit code is 1 if any ended so.`,
 		Example: `  runner jobs wait 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
   runner jobs wait 0197b2f4 --timeout 5m`,
-		Args:              cobra.ExactArgs(1),
+		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: e.completeRuns,
 	}
 	t := e.targetFlags(cmd)
@@ -60,11 +63,18 @@ its output on stdout; the exit code is 1 if it ended other than done.`,
 	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up watching after this long; the run goes on")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
-			id, err := wholeID(ctx, o.store, args[0])
-			if err != nil {
-				return err
+			var not []error
+			for _, arg := range args {
+				id, err := wholeID(ctx, o.store, arg)
+				if err == nil {
+					err = e.follow(ctx, o, id, timeout)
+				}
+				if err != nil && abi.CodeOf(err) != codeRunNotDone {
+					return err
+				}
+				not = append(not, err)
 			}
-			return e.follow(ctx, o, id, timeout)
+			return errors.Join(not...)
 		})
 	})
 	return cmd

@@ -27,7 +27,7 @@ import (
 //	get URL                     makes an HTTP request; its body is stdout
 //	unprivileged N CMD ARG…     as code, without root's rights
 //	count N REGEXP FILE         FILE has exactly N lines that match
-//	each FILE REGEXP CMD ARG…   runs CMD ARG… GROUP for each match in FILE; all must exit 0
+//	each FILE REGEXP CMD ARG…   runs CMD ARG… with the group of each match in FILE; it must exit 0
 //	expand FILE…                replaces $VARIABLES in the files
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
@@ -241,7 +241,9 @@ func cmdEach(ts *testscript.TestScript, neg bool, args []string) {
 	if len(matches) == 0 {
 		ts.Fatalf("%s has no match for %q", args[0], args[1])
 	}
+	all := slices.Clone(args[3:])
 	for _, m := range matches {
-		ts.Check(ts.Exec(args[2], append(slices.Clone(args[3:]), m[1])...))
+		all = append(all, m[1])
 	}
+	ts.Check(ts.Exec(args[2], all...))
 }

@@ -17,6 +17,7 @@ func init() {
 	guest.Job("gated", gated)
 	guest.Job("nap", nap)
 	guest.Job("flaky", flaky)
+	guest.Job("chain", chain)
 }
 
 func main() {}
@@ -85,4 +86,14 @@ func flaky(ctx *guest.Ctx, in Input) (string, error) {
 		}
 		return nil
 	})
+}
+
+// chain makes four steps, one after the other.
+func chain(ctx *guest.Ctx, _ Input) (string, error) {
+	for _, name := range []string{"a", "b", "c", "d"} {
+		if _, err := step(ctx, name, func() error { return nil }); err != nil {
+			return "", err
+		}
+	}
+	return version, nil
 }

@@ -18,9 +18,11 @@ var classes = map[string]abi.FailureKind{
 	abi.CodeGuestNoOutput:      abi.FailTerminal,
 	abi.CodeGuestStack:         abi.FailTerminal,
 	job.CodeInputInvalid:       abi.FailTerminal,
+	job.CodeKeyInvalid:         abi.FailTerminal, // the same input names no tenant again
 	job.CodeReplayDiverged:     abi.FailTerminal,
 	job.CodeStepDuplicate:      abi.FailTerminal,
 	job.CodeStepOutcomeUnknown: abi.FailTerminal,
+	job.CodeStepOutput:         abi.FailTerminal,
 	job.CodeStepsExceeded:      abi.FailTerminal,
 	job.CodeTenantMismatch:     abi.FailTerminal,
 

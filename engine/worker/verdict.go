@@ -191,10 +191,7 @@ func crash(out abi.Outcome) abi.Failure {
 func failureOf(err error) abi.Failure {
 	var e *abi.Error
 	if errors.As(err, &e) {
-		kind, known := retry.Classify(e.Code)
-		if !known && unmendable[e.Code] {
-			kind = abi.FailTerminal
-		}
+		kind, _ := retry.Classify(e.Code) // unclassified is FailRetry, the zero kind
 		return abi.Failure{Kind: kind, Code: e.Code, Message: e.Message, Fix: e.Fix}
 	}
 	var v *abi.Violation
@@ -205,10 +202,4 @@ func failureOf(err error) abi.Failure {
 		return abi.Failure{Code: abi.CodeHostFailure, Message: "the attempt was stopped: " + err.Error()}
 	}
 	return abi.Failure{Code: job.CodeInternal, Message: err.Error()}
-}
-
-// unmendable are refusals of a row or an output that the same row meets again.
-var unmendable = map[string]bool{
-	job.CodeKeyInvalid: true, // its input names no tenant
-	job.CodeStepOutput: true,
 }

@@ -180,8 +180,9 @@ func enqueue(ctx context.Context, c *engine.Client, jobName string, n int) error
 	return nil
 }
 
-// pollEvery is how often the queue is looked at while it is worked off.
-const pollEvery = 20 * time.Millisecond
+// pollEvery is how often the queue is looked at while it is worked off: seldom,
+// since counting competes with the work.
+const pollEvery = 100 * time.Millisecond
 
 // rate waits for n runs of the job to be done and answers how many a second
 // were, from the first claim to the last settle.

@@ -18,11 +18,10 @@ import (
 type gates struct {
 	server *httptest.Server
 
-	mu    sync.Mutex
-	more  *sync.Cond
-	came  map[string]int
-	open  map[string]chan struct{}
-	ended bool
+	mu   sync.Mutex
+	more *sync.Cond
+	came map[string]int
+	open map[string]chan struct{}
 }
 
 type gatesKey struct{}

@@ -51,8 +51,10 @@ type Server struct {
 	attempted []string // files of a reload that was refused
 }
 
-// StartServer loads the manifest and its modules, takes the database and begins
-// to work its queue. Everything is checked before anything is written.
+// StartServer loads the manifest, takes the database, loads the modules and
+// begins to work the queue. The database comes before the modules, whose first
+// compilation takes seconds: runs can be enqueued meanwhile, and a second server
+// is refused at once. Nothing is claimed before everything is checked.
 //
 // Errors: a *manifest.Report; those of FindDatabase and of opening a store;
 // X_DATABASE_BUSY when another process serves the database; X_LISTEN_FAILED.
@@ -74,12 +76,6 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if s.database, err = FindDatabase(DatabaseParams{Flag: cfg.Database, Env: cfg.Getenv(EnvDatabase), Manifest: m}); err != nil {
 		return s, err
 	}
-	if s.host, err = NewHost(ctx, HostParams{Getenv: cfg.Getenv, CacheDir: CacheDir(m), CPUSlots: m.Runner.CPUSlots, Logger: cfg.Logger}); err != nil {
-		return s, err
-	}
-	if s.loaded, err = s.load(ctx, nil); err != nil {
-		return s, err
-	}
 	if err = s.database.checkFolder(); err != nil {
 		return s, err
 	}
@@ -87,6 +83,12 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 		return s, err
 	}
 	if s.store, err = OpenStore(ctx, StoreParams{Database: s.database, Create: true, Logger: cfg.Logger}); err != nil {
+		return s, err
+	}
+	if s.host, err = NewHost(ctx, HostParams{Getenv: cfg.Getenv, CacheDir: CacheDir(m), CPUSlots: m.Runner.CPUSlots, Logger: cfg.Logger}); err != nil {
+		return s, err
+	}
+	if s.loaded, err = s.load(ctx, nil); err != nil {
 		return s, err
 	}
 	registry := prometheus.NewRegistry()

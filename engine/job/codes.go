@@ -26,6 +26,8 @@ const (
 	CodeNotCancellable      = "X_JOB_NOT_CANCELLABLE"
 	CodeNotFound            = "X_JOB_NOT_FOUND"
 	CodeNotRequeueable      = "X_JOB_NOT_REQUEUEABLE"
+	CodeOutboxNotFound      = "X_OUTBOX_NOT_FOUND"
+	CodeOutboxNotRejected   = "X_OUTBOX_NOT_REJECTED" // only what was rejected is staged again
 	CodePageInvalid         = "X_JOB_PAGE_INVALID"
 	CodeReplayDiverged      = "X_REPLAY_DIVERGED"
 	CodeRowStatusUnknown    = "X_JOB_ROW_STATUS_UNKNOWN"

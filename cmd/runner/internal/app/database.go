@@ -15,24 +15,44 @@ import (
 // EnvDatabase names the environment variable that wins over the manifest.
 const EnvDatabase = "RUNNER_DATABASE_URL"
 
-// Codes of a database address that cannot be used.
+// Who names a database, besides the environment and a manifest.
 const (
-	CodeDatabaseURL         = "X_DATABASE_URL_INVALID"
-	CodeDatabaseUnsupported = "X_DATABASE_UNSUPPORTED"
+	sourceFlag    = "--database-url"
+	sourceDefault = "the default"
 )
 
-// Database is where a store's data lies.
+// CodeDatabaseURL is of a database address that cannot be used.
+const CodeDatabaseURL = "X_DATABASE_URL_INVALID"
+
+// Database is where a store's data lies: in a SQLite file or in a Postgres
+// database.
 type Database struct {
-	Path   string // of the SQLite file, absolute
+	Path   string // of the SQLite file, absolute; "" when it is Postgres
 	Source string // who said so, for messages: "--database-url", …
+
+	postgres postgresAddress // when Path is ""; holds a password
 }
 
-// String is the address as a URL.
-func (d Database) String() string { return "sqlite:" + d.Path }
+// Shared reports whether many workers may serve the database at a time.
+func (d Database) Shared() bool { return d.Path == "" }
+
+// String is the address as a URL without what is secret.
+func (d Database) String() string {
+	if d.Shared() {
+		return d.postgres.shown()
+	}
+	return "sqlite:" + d.Path
+}
+
+// GoString keeps the password from %#v too.
+func (d Database) GoString() string { return d.String() }
 
 // checkFolder says so when the file's folder is missing: a database is created,
 // the place for it is not.
 func (d Database) checkFolder() error {
+	if d.Shared() {
+		return nil
+	}
 	dir := filepath.Dir(d.Path)
 	info, err := os.Stat(dir)
 	if err == nil && info.IsDir() {
@@ -56,17 +76,17 @@ type DatabaseParams struct {
 }
 
 // FindDatabase is the database that p names; without any it is runner.db in
-// the working directory. Errors: X_DATABASE_UNSUPPORTED, X_DATABASE_URL_INVALID.
+// the working directory. Errors: X_DATABASE_URL_INVALID, which shows no password.
 func FindDatabase(p DatabaseParams) (Database, error) {
 	switch {
 	case p.Flag != "":
-		return parseDatabase(p.Flag, "", "--database-url")
+		return parseDatabase(p.Flag, "", sourceFlag)
 	case p.Env != "":
 		return parseDatabase(p.Env, "", EnvDatabase)
 	case p.Manifest != nil && p.Manifest.Runner.Database != "":
 		return parseDatabase(p.Manifest.Runner.Database, filepath.Dir(p.Manifest.Path), p.Manifest.Path)
 	}
-	return parseDatabase("sqlite:runner.db", "", "the default")
+	return parseDatabase("sqlite:runner.db", "", sourceDefault)
 }
 
 func parseDatabase(raw, dir, source string) (Database, error) {
@@ -81,16 +101,13 @@ func parseDatabase(raw, dir, source string) (Database, error) {
 	switch strings.ToLower(scheme) {
 	case "sqlite":
 	case "postgres", "postgresql":
-		return Database{}, &abi.Error{
-			Code:    CodeDatabaseUnsupported,
-			Message: fmt.Sprintf("%s names a Postgres database, and this build has the SQLite store only", source),
-			Fix:     "use sqlite:PATH, or leave the database out to get sqlite:runner.db beside the manifest",
-		}
+		address, err := parsePostgres(raw, source)
+		return Database{postgres: address, Source: source}, err
 	default:
 		return Database{}, &abi.Error{
 			Code:    CodeDatabaseURL,
 			Message: fmt.Sprintf("the database %q of %s has the unknown scheme %q", hideUserinfo(raw), source, scheme),
-			Fix:     "write sqlite:PATH",
+			Fix:     "write sqlite:PATH, or postgres://USER@HOST/NAME",
 		}
 	}
 	path = strings.TrimPrefix(path, "//")
@@ -131,6 +148,9 @@ func hideUserinfo(raw string) string {
 	if u, err := url.Parse(raw); err == nil && u.User != nil {
 		return u.Redacted()
 	}
-	scheme, _, _ := strings.Cut(raw, ":")
-	return scheme + ":…"
+	scheme, _, found := strings.Cut(raw, "://")
+	if !found {
+		return "…" // USER:PASSWORD@HOST: nothing of it is sure to be no secret
+	}
+	return scheme + "://…"
 }

@@ -37,8 +37,14 @@ func TestFindDatabasePrefersFlagOverEnvironmentOverManifest(t *testing.T) {
 
 func TestFindDatabaseRefusesWhatItCannotOpenWithoutShowingPasswords(t *testing.T) {
 	for _, c := range []struct{ url, code string }{
-		{"postgres://u:hunter2@db/x", CodeDatabaseUnsupported},
-		{"postgresql:///x", CodeDatabaseUnsupported},
+		{"postgres:u:hunter2@db/x", CodeDatabaseURL},
+		{"postgres://u:hunter2%zz@db/x", CodeDatabaseURL},
+		{"postgres://u:hunter2@db/x?sslmode=hunter2", CodeDatabaseURL},
+		{"postgres://u:hunter2@db/x?a=%zz", CodeDatabaseURL},
+		{"postgres://u:hunter2@db/x?schema=pg_mine", CodeDatabaseURL},
+		{"postgres://u:hunter2@db/x?schema=a&schema=b", CodeDatabaseURL},
+		{"postgres://u:hunter2@db/x?pooling=session", CodeDatabaseURL},
+		{"postgres://u:hunter2@db/x?pool_max_conns=0", CodeDatabaseURL},
 		{"mysql://u:hunter2@db/x", CodeDatabaseURL},
 		{"mysql://u:hunter2%zz@db/x", CodeDatabaseURL},
 		{"u:hunter2@db", CodeDatabaseURL},

@@ -39,7 +39,7 @@ type ServerConfig struct {
 type Server struct {
 	cfg      ServerConfig
 	database Database
-	unlock   func() error // of the embedded database
+	unlock   func() error // of the embedded database; nil with one that is shared
 	host     *Host
 	store    store.Store
 	engine   *engine.Engine
@@ -82,8 +82,10 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if err = s.database.checkFolder(); err != nil {
 		return s, err
 	}
-	if s.unlock, err = sqlite.LockServe(s.database.Path); err != nil {
-		return s, err
+	if !s.database.Shared() {
+		if s.unlock, err = sqlite.LockServe(s.database.Path); err != nil {
+			return s, err
+		}
 	}
 	if s.store, err = OpenStore(ctx, StoreParams{Database: s.database, Create: true, Logger: cfg.Logger}); err != nil {
 		return s, err
@@ -126,7 +128,7 @@ func (s *Server) newEngine(registry *prometheus.Registry) (*engine.Engine, error
 		Logger:     s.cfg.Logger,
 		Registerer: registry,
 		Drain:      s.cfg.Drain,
-		Alone:      true, // the lock says so
+		Alone:      s.unlock != nil, // the lock says so
 	})
 }
 

@@ -2,12 +2,17 @@ package app
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/postgres"
 	"github.com/jobrunner/runner/engine/store/sqlite"
 )
 
@@ -18,21 +23,51 @@ type StoreParams struct {
 	Logger   *slog.Logger
 }
 
-// OpenStore opens a database whose schema this build knows.
+// OpenStore opens a database whose schema this build knows. A Postgres database
+// is never created or migrated by it.
 // Errors: those of the store's Open, each with what to do.
 func OpenStore(ctx context.Context, p StoreParams) (store.Store, error) {
 	if err := p.Database.checkFolder(); err != nil {
 		return nil, err
 	}
-	return opened(sqlite.Open(ctx, sqlite.Config{Path: p.Database.Path, Create: p.Create, Logger: p.Logger}))
+	if p.Database.Shared() {
+		s, err := opened(postgres.Open(ctx, p.Database.postgres.config(p.Logger)))
+		return s, p.Database.explain(err)
+	}
+	s, err := opened(sqlite.Open(ctx, sqlite.Config{Path: p.Database.Path, Create: p.Create, Logger: p.Logger}))
+	return s, p.Database.explain(err)
 }
 
-// opened keeps a nil *sqlite.Store from becoming a store.Store that is not nil.
-func opened(s *sqlite.Store, err error) (store.Store, error) {
+// opened keeps a nil pointer to a store from becoming a store.Store that is not
+// nil.
+func opened[S store.Store](s S, err error) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+// explain completes what a store says of a schema that this build cannot use by
+// the command that mends it, which a store does not know.
+func (d Database) explain(err error) error {
+	var coded *abi.Error
+	if !errors.As(err, &coded) || coded.Code != job.CodeDatabaseSchema || !strings.Contains(coded.Fix, "migrate up") {
+		return err
+	}
+	return &abi.Error{Code: coded.Code, Message: coded.Message, Fix: "run: " + d.command("migrate up"), Err: err}
+}
+
+// command is a command line about d, without secrets.
+func (d Database) command(name string) string {
+	switch d.Source {
+	case sourceFlag:
+		return "runner " + name + " --database-url URL, with this URL"
+	case EnvDatabase:
+		return "runner " + name + " --database-url \"$" + EnvDatabase + "\""
+	case sourceDefault:
+		return "runner " + name
+	}
+	return "runner " + name + " -f " + d.Source
 }
 
 // openMemory opens a store that lives as long as it is open, on a clock of its own.
@@ -41,10 +76,13 @@ func openMemory(ctx context.Context, clock func() time.Time) (store.Store, error
 }
 
 // NewMigrator answers what brings a database's schema up to date, making a
-// missing one.
+// missing SQLite file or Postgres schema. It does not connect.
 func NewMigrator(db Database) (store.Migrator, error) {
 	if err := db.checkFolder(); err != nil {
 		return nil, err
+	}
+	if db.Shared() {
+		return postgres.OpenMigrator(db.postgres.config(nil))
 	}
 	return sqlite.NewMigrator(sqlite.Config{Path: db.Path, Create: true})
 }

@@ -20,10 +20,15 @@ func newMigrate(e *env) *cobra.Command {
 		Use:   "migrate",
 		Short: "Look at and upgrade the database's schema",
 		Long: `The schema of a database is a number that each release of runner knows. serve
-creates a new database by itself and never changes an existing one: after an upgrade
-of the binary, stop it, make a backup and run migrate up.`,
+creates a new SQLite database by itself and never changes an existing one: after an
+upgrade of the binary, stop it, make a backup and run migrate up.
+
+In Postgres the tables are in a schema of their own, called runner unless the URL says
+otherwise (postgres://…/app?schema=jobs). serve creates nothing there, so that its role
+needs no right to: a role that may, runs migrate up once before the first start.`,
 		Example: `  runner migrate status
-  runner migrate up`,
+  runner migrate up
+  runner migrate up --database-url postgres://owner@db.example.com/app`,
 		GroupID: groupOperate,
 	}
 	return e.group(cmd, newMigrateStatus(e), newMigrateUp(e))
@@ -54,7 +59,7 @@ code is 1 when they differ, so that a deployment can wait for the migration.`,
 		if err != nil {
 			return err
 		}
-		if _, err := os.Stat(db.Path); errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(db.Path); !db.Shared() && errors.Is(err, fs.ErrNotExist) {
 			return &abi.Error{Code: job.CodeDatabaseMissing, Message: "there is no database at " + db.Path, Fix: "check the path; runner migrate up or runner serve creates it", Err: err}
 		}
 		v := schemaView{Database: db.String(), Latest: m.Latest()}
@@ -83,10 +88,13 @@ func newMigrateUp(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Bring the database's schema to what this build needs",
-		Long: `Apply the migrations that the database lacks, all of them in one transaction, or
-none. A missing database is created. Running it again does nothing.`,
+		Long: `Apply the migrations that the database lacks: in SQLite all of them in one
+transaction, in Postgres each in one of its own. A missing SQLite file is created, and
+in Postgres a missing schema. Running it again does nothing, and two at a time wait
+for each other.`,
 		Example: `  runner migrate up
-  runner migrate up --database-url sqlite:/var/lib/runner/runner.db`,
+  runner migrate up --database-url sqlite:/var/lib/runner/runner.db
+  runner migrate up --database-url postgres://owner@db.example.com/app`,
 		Args: cobra.NoArgs,
 	}
 	t := e.targetFlags(cmd)

@@ -9,6 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/jobrunner/runner/cmd/runner/internal/cli"
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
 // TestMain makes this binary the runner itself when a script runs `runner`, so
@@ -34,27 +35,53 @@ func (m withModules) Run() int {
 		return 1
 	}
 	modules = dir
-	return m.M.Run()
+	return pgtest.Main(m.M)
 }
 
 // modules is the folder of the built handlers; scripts see it as $MODULES.
 var modules string
 
-func TestScripts(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
+// Those that need no database, or are about what only a file can do.
+func TestScripts(t *testing.T) { runScripts(t, "testdata", "sqlite") }
+
+// What the command line promises of any store.
+func TestScriptsOnEitherStore(t *testing.T) {
+	for _, store := range []string{"sqlite", "postgres"} {
+		t.Run(store, func(t *testing.T) { runScripts(t, "testdata/either", store) })
+	}
+}
+
+// Many processes on one database.
+func TestFleetScripts(t *testing.T) { runScripts(t, "testdata/fleet", "postgres") }
+
+// runScripts runs the scripts of dir. On Postgres each has an empty database of
+// its own, which RUNNER_DATABASE_URL names; the conditions [sqlite] and
+// [postgres] tell which it is.
+func runScripts(t *testing.T, dir, store string) {
+	files, err := filepath.Glob(dir + "/*.txtar")
 	if err != nil || len(files) == 0 {
-		t.Fatalf("no scripts in testdata: %v", err)
+		t.Fatalf("no scripts in %s: %v", dir, err)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata",
+		Dir:                 dir,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Cmds:                processCommands(),
+		Condition: func(name string) (bool, error) {
+			switch name {
+			case "sqlite", "postgres":
+				return name == store, nil
+			}
+			return false, fmt.Errorf("unknown condition %s", name)
+		},
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("MODULES", modules)
 			e.Setenv("DATA", filepath.Join(modules, "data")) // of scripts that may share compiled modules
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("RUNNER_DATABASE_URL", "")
+			if store == "postgres" {
+				e.Setenv("RUNNER_DATABASE_URL", pgtest.Database(e.T().(testing.TB)))
+			}
 			g := newGates()
 			e.Defer(func() {
 				g.server.CloseClientConnections()

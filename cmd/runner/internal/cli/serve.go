@@ -35,7 +35,8 @@ validate does; nothing is started while there is a problem.
 
 Without --database-url, $RUNNER_DATABASE_URL or a database in the manifest, runs are
 kept in runner.db beside the manifest, which is created when it is missing. One process
-serves a SQLite database at a time; others may enqueue, list and operate meanwhile.
+serves a SQLite database at a time; others may enqueue, list and operate meanwhile. Any
+number of processes serve one Postgres database, which runner migrate up has prepared.
 
 Signals:
   SIGTERM, SIGINT  drain: claim nothing more, let attempts finish for as long as --drain
@@ -53,6 +54,7 @@ answers and nothing is draining) and /metrics (Prometheus). Bind it where only o
 reach it.`,
 		Example: `  runner serve
   runner serve -f deploy/jobs.toml --database-url sqlite:/var/lib/runner/runner.db
+  RUNNER_DATABASE_URL=postgres://runner@db.example.com/app runner serve
   runner serve --watch --log-format text --log-level debug
   runner serve --listen '' --drain 60s`,
 		Args:    cobra.NoArgs,

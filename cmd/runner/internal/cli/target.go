@@ -34,7 +34,7 @@ func (e *env) manifestFlag(cmd *cobra.Command, file *string) {
 func (e *env) targetFlags(cmd *cobra.Command) *target {
 	t := &target{cmd: cmd}
 	e.manifestFlag(cmd, &t.file)
-	cmd.Flags().StringVar(&t.database, "database-url", "", "the database, as in sqlite:runner.db (default: $"+app.EnvDatabase+", then the manifest's)")
+	cmd.Flags().StringVar(&t.database, "database-url", "", "the database, as in sqlite:runner.db or postgres://USER@HOST/NAME (default: $"+app.EnvDatabase+", then the manifest's)")
 	return t
 }
 

@@ -32,6 +32,29 @@ func TestTheNextRunStartsAsSoonAsASlotIsFree(t *testing.T) {
 	})
 }
 
+func TestAQueueWorksWhileItsVerdictsAreWrittenButNotForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, slots(2))
+		open := make(chan struct{})
+		r.db.Between = onOp("Settle", func(_ context.Context, call func() error) error {
+			<-open
+			return call()
+		})
+		var last string
+		for range 10 {
+			last = r.enqueue("j")
+		}
+		r.work(nil)
+		time.Sleep(10 * time.Second) // the store answers within its time
+		synctest.Wait()
+		if n := r.guest.Started(); n != 4 {
+			t.Errorf("%d runs began while no verdict could be written; want the 2 slots' and as many again", n)
+		}
+		close(open)
+		r.ended(r.settles(last), job.Done, "", 1)
+	})
+}
+
 func TestOneLongRunHoldsUpNeitherItsQueueNorOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, handlers{

@@ -10,13 +10,14 @@ import (
 )
 
 // settle writes a verdict, unless someone who could not wait has given one
-// already. The slot is free once the store has answered.
+// already. Either way the guest has ended, and its slot is free.
 func (a *attempt) settle(v verdict, took time.Duration) {
 	if a.begin(false) {
+		a.w.refill(a.w.slots.ended(a.run.Queue))
 		a.write(v, took)
 		return
 	}
-	a.freeSlot()
+	a.w.refill(a.w.slots.release(a.run.Queue))
 }
 
 // settleOutside gives the verdict on an attempt whose guest does not stop. What
@@ -81,8 +82,8 @@ func (a *attempt) settled(v verdict, res store.SettleResult, err error, took tim
 	a.finish()
 }
 
-// finish forgets the attempt, and gives its slot back unless its guest still
-// has it.
+// finish forgets the attempt. One that was settled from outside has no verdict
+// waiting: its guest still has the slot.
 func (a *attempt) finish() {
 	w := a.w
 	w.mu.Lock()
@@ -96,14 +97,18 @@ func (a *attempt) finish() {
 		go w.leave(a.session)
 	}
 	if !outside {
-		a.freeSlot()
+		w.refill(w.slots.settled(a.run.Queue))
 	}
 }
 
-// freeSlot makes the claim loop look if it has waited for one.
-func (a *attempt) freeSlot() {
-	if a.w.slots.release(a.run.Queue) {
-		a.w.wakes.slot()
+// refill makes the claim loop look if it has waited for room: now if there is
+// enough, and otherwise soon, when there will be more or no more to wait for.
+func (w *Worker) refill(waiting, enough bool) {
+	switch {
+	case waiting && enough:
+		w.wakes.slot()
+	case waiting:
+		w.wakes.due(time.Now().Add(crumbWait))
 	}
 }
 

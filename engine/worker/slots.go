@@ -11,6 +11,11 @@ import (
 
 // slots count the attempts of each queue against its limit. Safe for
 // concurrent use.
+//
+// An attempt has its slot while its guest may run. While its verdict is being
+// written the slot is another's already: a queue works while it commits, instead
+// of by turns. So that a slow store is not handed ever more to remember, no
+// more than limit verdicts wait beside a full set of guests.
 type slots struct {
 	metrics *metrics.Metrics
 
@@ -21,10 +26,25 @@ type slots struct {
 
 // slot is one queue's.
 type slot struct {
-	limit  int // 0 takes no more
-	busy   int
-	hungry bool // the last claim left runs behind for want of slots
+	limit   int  // 0 takes no more
+	busy    int  // guests that may run
+	pending int  // verdicts being written
+	hungry  bool // the last claim left runs behind for want of slots
 }
+
+// room is how many runs the queue can take.
+func (q *slot) room() int { return min(q.limit-q.busy, 2*q.limit-q.busy-q.pending) }
+
+// wanted reports whether a claim waits for room, and whether there is enough of
+// it to be worth a claim now; otherwise others are likely to make more very soon.
+func (q *slot) wanted() (waiting, enough bool) {
+	room := q.room()
+	return q.hungry && room > 0, room >= q.limit/crumb
+}
+
+// crumb is the part of a queue's slots that a claim does not wait to exceed:
+// claims of single runs share no commit with others.
+const crumb = 8
 
 // configure sets the limits of the queues that are served.
 func (s *slots) configure(limits map[string]int) {
@@ -71,7 +91,7 @@ func (s *slots) free(to []store.QueueLimit) []store.QueueLimit {
 	defer s.mu.Unlock()
 	for _, name := range s.names {
 		q := s.queues[name]
-		if n := q.limit - q.busy; n > 0 {
+		if n := q.room(); n > 0 {
 			to = append(to, store.QueueLimit{Queue: name, Limit: n})
 		} else if q.limit > 0 {
 			q.hungry = true
@@ -85,7 +105,7 @@ func (s *slots) take(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, ok := s.queues[name]
-	if !ok || q.busy >= q.limit {
+	if !ok || q.room() <= 0 {
 		return false
 	}
 	q.busy++
@@ -103,11 +123,30 @@ func (s *slots) claimed(asked []store.QueueLimit, got map[string]int) {
 	}
 }
 
-// release gives a slot back and reports whether a claim is waiting for it.
-func (s *slots) release(name string) (wanted bool) {
+// ended moves an attempt from its slot to the verdicts being written.
+func (s *slots) ended(name string) (waiting, enough bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q := s.queues[name]
 	q.busy--
-	return q.hungry && q.busy < q.limit
+	q.pending++
+	return q.wanted()
+}
+
+// settled forgets an attempt whose verdict has been written.
+func (s *slots) settled(name string) (waiting, enough bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	q.pending--
+	return q.wanted()
+}
+
+// release gives back the slot of an attempt that leaves no verdict to write.
+func (s *slots) release(name string) (waiting, enough bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q := s.queues[name]
+	q.busy--
+	return q.wanted()
 }

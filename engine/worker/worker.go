@@ -57,6 +57,7 @@ const (
 	pollCeiling  = 2 * time.Second        // idle wait at most: the guarantee behind every wake
 	dueSlack     = 10 * time.Millisecond  // after a due time, so that the store agrees it has passed
 	dueHorizon   = time.Minute            // due times further away are left to polling
+	crumbWait    = time.Millisecond       // how long a few free slots of many wait for company
 	claimTimeout = 10 * time.Second
 	parkDelay    = 30 * time.Second // of a run that this process cannot serve
 	shedDelay    = time.Second      // of a run whose history could not be read

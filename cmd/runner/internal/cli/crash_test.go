@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
 // stepOf is one step of one run.
@@ -18,9 +20,10 @@ type stepOf struct{ run, step string }
 
 // crashing is a folder whose server is killed again and again.
 type crashing struct {
-	t       *testing.T
-	dir     string
-	program string
+	t        *testing.T
+	dir      string
+	program  string
+	database string // "" is the manifest's
 }
 
 const (
@@ -33,11 +36,16 @@ const (
 )
 
 func TestNoRecordedStepRunsAgainHoweverOftenTheServerIsKilled(t *testing.T) {
+	t.Run("sqlite", func(t *testing.T) { killAgainAndAgain(t, "") })
+	t.Run("postgres", func(t *testing.T) { killAgainAndAgain(t, pgtest.Database(t)) })
+}
+
+func killAgainAndAgain(t *testing.T, database string) {
 	program, err := exec.LookPath("runner") // this test binary, as the scripts have it
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := crashing{t: t, dir: t.TempDir(), program: program}
+	c := crashing{t: t, dir: t.TempDir(), program: program, database: database}
 	wasm, err := os.ReadFile(filepath.Join(modules, "gate-v1.wasm"))
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +53,7 @@ func TestNoRecordedStepRunsAgainHoweverOftenTheServerIsKilled(t *testing.T) {
 	c.write("gate.wasm", string(wasm))
 	c.write("jobs.toml", fmt.Sprintf(`[runner]
 data_dir = %q
+lease = "3s" # how long Postgres takes to see that a server is dead
 [queues.default]
 workers = 8
 [modules.gate]
@@ -108,7 +117,7 @@ func (c crashing) write(name, text string) {
 func (c crashing) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(c.program, args...)
 	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL=")
+	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL="+c.database)
 	return cmd
 }
 

@@ -20,7 +20,7 @@ import (
 //
 //	start NAME PROGRAM ARG…     run it; what it prints goes to NAME.log
 //	await NAME REGEXP           until a line of its output matches (from the line after the last match)
-//	signal NAME TERM|INT|HUP|KILL
+//	signal NAME TERM|INT|HUP|KILL|STOP|CONT
 //	ended NAME CODE             until it has ended, with that exit code or "killed"
 //	capture VAR REGEXP FILE     VAR is the first group of the first match in FILE (stdout: the last command's)
 //	code N CMD ARG…             runs CMD, which must exit with N
@@ -29,6 +29,7 @@ import (
 //	count N REGEXP FILE         FILE has exactly N lines that match
 //	each FILE REGEXP CMD ARG…   runs CMD ARG… with the group of each match in FILE; it must exit 0
 //	expand FILE…                replaces $VARIABLES in the files
+//	postgres …                  a server of the script's own; see cmdPostgres
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
 		"start":        cmdStart,
@@ -43,6 +44,7 @@ func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args
 		"expand":       cmdExpand,
 		"gate":         cmdGate,
 		"unprivileged": cmdUnprivileged,
+		"postgres":     cmdPostgres,
 	}
 }
 
@@ -168,8 +170,8 @@ func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 func cmdSignal(ts *testscript.TestScript, _ bool, args []string) {
-	p := named(ts, args, 2, "signal NAME TERM|INT|HUP|KILL")
-	sig, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL}[args[1]]
+	p := named(ts, args, 2, "signal NAME TERM|INT|HUP|KILL|STOP|CONT")
+	sig, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}[args[1]]
 	if !ok {
 		ts.Fatalf("unknown signal %s", args[1])
 	}

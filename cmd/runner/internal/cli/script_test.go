@@ -89,6 +89,7 @@ func runScripts(t *testing.T, dir, store string) {
 			})
 			e.Values[gatesKey{}] = g
 			e.Setenv("GATE", g.server.URL)
+			e.Values[serverKey{}] = new(*pgtest.Server)
 			e.Values[processesKey{}] = &processes{byName: map[string]*process{}}
 			return nil
 		},

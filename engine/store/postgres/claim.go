@@ -24,8 +24,10 @@ const maxPromote = 5000
 const claimRounds = 4
 
 var (
-	qClaim   = named("claim")
-	qPromote = named("promote")
+	qClaim      = named("claim")
+	qClaimLanes = named("claim_lanes")
+	qFindLanes  = named("find_lanes")
+	qPromote    = named("promote")
 )
 
 // Claim implements store.Claimer. It is one statement, unless tenants had less
@@ -39,11 +41,12 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 		if q.Limit < 0 {
 			return store.ClaimResult{}, errInvalid("the claim limit of queue %s is %d; 0 takes none", q.Queue, q.Limit)
 		}
-		left[i] = queueClaim{QueueLimit: q}
+		left[i] = queueClaim{q}
 	}
 	var out store.ClaimResult
+	skip := map[string]map[string]bool{}
 	for range claimRounds {
-		got, more, err := s.claimRound(ctx, p.Worker, left)
+		got, more, err := s.claimRound(ctx, p.Worker, left, skip)
 		if err != nil {
 			if len(out.Runs) > 0 {
 				// What was claimed is the caller's; the error will be met again.
@@ -64,27 +67,49 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 // queueClaim is what a claim still wants of one queue.
 type queueClaim struct {
 	store.QueueLimit
-	full bool // a tenant had all of its share
 }
 
 // claimRound is one statement, after a promotion if one may be due. It reduces
-// the limits by what it got, and says whether more is to be had.
-func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim) (out store.ClaimResult, more bool, err error) {
+// the limits by what it got, and says whether more is to be had. skip are the
+// tenants, by queue, that an earlier round found empty; it adds to them.
+func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim, skip map[string]map[string]bool) (out store.ClaimResult, more bool, err error) {
 	n := len(left)
 	queues, limits, after := make([]string, n), make([]int32, n), make([]*string, n)
 	for i, q := range left {
 		queues[i], limits[i] = enc(q.Queue), int32(min(q.Limit, 1<<30))
-		left[i].full = false
 	}
 	promote := s.claims.begin(left, after)
+	floor, lanes := s.claims.slow(left)
+	from := beginning
+	if !floor.IsZero() {
+		from = pgtype.Timestamptz{Time: floor, Valid: true}
+	}
+	promotion := call{st: qPromote, args: []any{queues, from, maxPromote}, scan: func(r *row) error {
+		s.claims.lower(r.text(), r.text(), int(r.int()), r.time())
+		return nil
+	}}
+	if promote && lanes {
+		// Where the promoted stand has to be known before the claim.
+		if err := s.write(ctx, func(q queryer) error { return s.run(ctx, q, promotion) }); err != nil {
+			return out, false, err
+		}
+	}
+	args := []any{enc(worker), queues, limits, after, from}
+	st := qClaim
+	var a laneArgs
+	if lanes {
+		a = s.claims.plan(left, skip)
+		st = qClaimLanes
+		args = append(args, a.args()...)
+	}
 	var rows claimRows
 	err = s.write(ctx, func(q queryer) error {
 		rows = claimRows{}
 		var calls []call
-		if promote {
-			calls = append(calls, call{st: qPromote, args: []any{queues, beginning, maxPromote}})
+		if promote && !lanes {
+			calls = append(calls, promotion)
 		}
-		calls = append(calls, call{st: qClaim, args: []any{enc(worker), queues, limits, after, beginning}, scan: rows.scan})
+		calls = append(calls, call{st: st, args: args, scan: rows.scan})
 		return s.runAll(ctx, q, calls...)
 	})
 	if err != nil {
@@ -93,19 +118,27 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	out = store.ClaimResult{Now: rows.now, NextDue: rows.nextDue, WorkerGone: !rows.alive}
 	for i := range left {
 		q := &left[i]
-		byTenant := rows.of(q.Queue)
+		byTenant := rows.runs[q.Queue]
 		order := rotated(byTenant, after[i])
 		before := len(out.Runs)
 		out.Runs = deal(out.Runs, byTenant, order)
 		got := len(out.Runs) - before
 		q.Limit -= got
-		if len(order) > 0 {
-			s.claims.served(q.Queue, order, got)
-		}
-		q.full = rows.full[q.Queue]
-		more = more || q.Limit > 0 && q.full
+		s.claims.served(q.Queue, order, byTenant)
+		more = more || q.Limit > 0 && (rows.full(q.Queue) || a.rest)
 	}
-	s.claims.seen(left, rows.now, rows.nextDue)
+	if !rows.alive {
+		return out, false, nil
+	}
+	if lanes {
+		s.claims.byLanes(left, &a, &rows, skip)
+	} else if over, slow := s.claims.wasSlow(left, rows.took, len(out.Runs)); slow {
+		if err := s.findLanes(ctx, left, over); err != nil {
+			// The claim stands; the next one is exact again.
+			s.cfg.Logger.Warn("looking for lanes of ready runs failed", "database", s.target, "error", err)
+		}
+	}
+	s.claims.seen(left, rows.now, rows.nextDue, promote)
 	if !promote && !rows.nextDue.IsZero() && !rows.nextDue.After(rows.now) {
 		more = true // something came due that this process had not heard of
 	}
@@ -121,8 +154,11 @@ type claimRows struct {
 	now, nextDue time.Time
 	took         time.Duration // in the server, without the commit
 	runs         map[string]map[string][]job.Run
-	full         map[string]bool // queues of which a tenant had all of its share
+	fullOf       map[string]map[string]bool // queues' tenants that had all of their share
 }
+
+// full reports whether a tenant of the queue had all of its share.
+func (c *claimRows) full(queue string) bool { return len(c.fullOf[queue]) > 0 }
 
 func (c *claimRows) scan(r *row) error {
 	c.alive, c.now, c.nextDue = r.bool(), r.time(), r.time()
@@ -137,22 +173,20 @@ func (c *claimRows) scan(r *row) error {
 	share := int(r.int())
 	run.Input = r.bytes()
 	if c.runs == nil {
-		c.runs, c.full = map[string]map[string][]job.Run{}, map[string]bool{}
+		c.runs, c.fullOf = map[string]map[string][]job.Run{}, map[string]map[string]bool{}
 	}
 	byTenant := c.runs[run.Queue]
 	if byTenant == nil {
 		byTenant = map[string][]job.Run{}
-		c.runs[run.Queue] = byTenant
+		c.runs[run.Queue], c.fullOf[run.Queue] = byTenant, map[string]bool{}
 	}
 	runs := append(byTenant[run.Tenant], run)
 	byTenant[run.Tenant] = runs
-	if len(runs) >= share {
-		c.full[run.Queue] = true
+	if len(runs) == share {
+		c.fullOf[run.Queue][run.Tenant] = true
 	}
 	return nil
 }
-
-func (c *claimRows) of(queue string) map[string][]job.Run { return c.runs[queue] }
 
 // rotated are the tenants in the order of the rotation: those after the one
 // served last, then the others.

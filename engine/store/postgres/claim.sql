@@ -80,14 +80,53 @@ WITH RECURSIVE {claim_head}, tenants AS (
     ORDER BY w.priority, w.run_at, w.id LIMIT s.share FOR UPDATE SKIP LOCKED) p
 ), {claim_tail}
 
+-- name: claim_lanes
+-- As claim, of tenants and priorities that are known, each from where the claims
+-- before it left off. $1 worker, $2 queues, $3 limits, $4 not used, $5 as there;
+-- $6 queues, $7 tenants, $8 priorities, $9 times and $10 ids where each goes on,
+-- $11 the most of each tenant, $12 the tenant's place in the rotation. It may lock
+-- more than it takes.
+WITH {claim_head}, seen AS (
+  SELECT p.tid, l.queue, l.share, l.place, asked.lim,
+    row_number() OVER (PARTITION BY l.queue, l.tenant ORDER BY p.priority, p.run_at, p.id) AS n
+  FROM unnest($6::text[], $7::text[], $8::smallint[], $9::timestamptz[], $10::uuid[], $11::integer[], $12::integer[])
+    l(queue, tenant, priority, at, id, share, place)
+  JOIN asked ON asked.queue = l.queue
+  CROSS JOIN LATERAL (
+    SELECT w.ctid AS tid, w.priority, w.run_at, w.id FROM {schema}.waiting w
+    WHERE w.queue = l.queue AND w.tenant = l.tenant AND w.priority = l.priority AND w.state = 'ready' AND (w.run_at, w.id) > (l.at, l.id)
+    ORDER BY w.run_at, w.id LIMIT l.share FOR UPDATE SKIP LOCKED) p
+), picked AS (
+  SELECT tid, share FROM (
+    SELECT tid, share, lim, row_number() OVER (PARTITION BY queue ORDER BY n, place) AS k FROM seen WHERE n <= share) r
+  WHERE k <= lim
+), {claim_tail}
+
+-- name: find_lanes
+-- $1 queues, $2 the most of each: tenants and priorities that have ready runs,
+-- and the first of each.
+SELECT a.queue, l.tenant, l.priority, l.run_at FROM unnest($1::text[]) a(queue) CROSS JOIN LATERAL (
+  WITH RECURSIVE lanes AS (
+    (SELECT w.tenant, w.priority, w.run_at FROM {schema}.waiting w WHERE w.queue = a.queue AND w.state = 'ready'
+     ORDER BY w.tenant, w.priority, w.run_at LIMIT 1)
+    UNION ALL
+    SELECT n.tenant, n.priority, n.run_at FROM lanes l CROSS JOIN LATERAL (
+      SELECT w.tenant, w.priority, w.run_at FROM {schema}.waiting w
+      WHERE w.queue = a.queue AND w.state = 'ready' AND (w.tenant, w.priority) > (l.tenant, l.priority)
+      ORDER BY w.tenant, w.priority, w.run_at LIMIT 1) n
+  )
+  SELECT * FROM lanes LIMIT $2) l
+
 -- name: promote
 -- $1 queues, $2 the time up to which this was done before, $3 the most. In the
--- order of their times; a paused queue's wait.
+-- order of their times; a paused queue's wait. Answers where they now stand.
 WITH due AS (
   SELECT d.tid FROM unnest($1::text[]) a(queue) CROSS JOIN LATERAL (
     SELECT w.ctid AS tid FROM {schema}.waiting w
     WHERE w.queue = a.queue AND w.state IN ('delayed', 'suspended') AND w.run_at <= {now} AND w.run_at > $2
     ORDER BY w.run_at LIMIT $3 FOR UPDATE SKIP LOCKED) d
   WHERE NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = a.queue AND p.paused_at IS NOT NULL)
+), ready AS (
+  UPDATE {schema}.waiting w SET state = 'ready' FROM due WHERE w.ctid = due.tid RETURNING w.queue, w.tenant, w.priority, w.run_at
 )
-UPDATE {schema}.waiting w SET state = 'ready' FROM due WHERE w.ctid = due.tid
+SELECT queue, tenant, priority, min(run_at) FROM ready GROUP BY queue, tenant, priority

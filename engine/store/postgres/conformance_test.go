@@ -11,11 +11,23 @@ import (
 
 func TestConformance(t *testing.T) { storetest.Run(t, openDB) }
 
+// The same while exact claims are too slow to be made each time.
+func TestConformanceByLanes(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) storetest.DB { return byLanes(openWith(tb, Config{})) })
+}
+
+// byLanes has every exact claim taken to be slow.
+func byLanes(d db) db {
+	d.claims.limit = 1
+	return d
+}
+
 // Each seed is another history, compared op by op with a model.
 func TestModel(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		storetest.Random(t, openDB, seed, 1200)
 	}
+	storetest.Random(t, func(tb testing.TB) storetest.DB { return byLanes(openWith(tb, Config{})) }, 4, 1200)
 }
 
 func TestHammer(t *testing.T) { storetest.Hammer(t, openDB, 1, 150) }

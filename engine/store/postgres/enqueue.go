@@ -76,9 +76,16 @@ func (s *Store) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]sto
 func (s *Store) entered(b *entries) {
 	s.hub.post(b.queues(b.all()))
 	for i := range b.results {
-		if r := b.results[i]; r.State == job.Delayed && !r.Deduped {
+		switch r, p := &b.results[i], &b.batch[i]; {
+		case r.Deduped:
+		case r.State == job.Delayed:
 			// A little early is a look too many; late would be a wait too long.
-			s.claims.timed(b.batch[i].Queue, time.Time{})
+			s.claims.timed(p.Queue, time.Time{})
+		case !s.claims.byLane():
+		case p.RunAt.IsZero():
+			s.claims.lowered(p.Queue, p.Tenant, p.Priority)
+		default:
+			s.claims.lower(p.Queue, p.Tenant, p.Priority, millis(p.RunAt))
 		}
 	}
 }
@@ -162,13 +169,7 @@ func (b *entries) picked(which []int) []pgtype.UUID {
 }
 
 // all are the indexes of every entry.
-func (b *entries) all() []int {
-	out := make([]int, len(b.batch))
-	for i := range out {
-		out[i] = i
-	}
-	return out
-}
+func (b *entries) all() []int { return inOrder(len(b.batch)) }
 
 // insert is the statement that inserts some entries, inserted is called with
 // each that was.

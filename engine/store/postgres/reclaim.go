@@ -54,8 +54,18 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.R
 	if err != nil {
 		return store.ReclaimResult{}, err
 	}
-	s.hub.post(queues)
+	s.readied(out.Requeued)
 	return out, nil
+}
+
+// readied tells this process of runs that are ready again.
+func (s *Store) readied(runs []job.Run) {
+	var queues []string
+	for _, r := range runs {
+		s.claims.lower(r.Queue, r.Tenant, r.Priority, r.RunAt)
+		queues = append(queues, r.Queue)
+	}
+	s.hub.post(queues)
 }
 
 func (s *Store) reclaimIn(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (out store.ReclaimResult, queues []string, err error) {
@@ -92,10 +102,7 @@ func (s *Store) reclaimIn(ctx context.Context, tx pgx.Tx, p store.ReclaimParams)
 		}
 		calls = append(calls, call{st: qSettle, args: a.args(), scan: func(r *row) error {
 			i := r.int() - 1
-			due := r.time()
-			r.next()
-			r.next()
-			now := r.time()
+			due, now := r.time(), r.time()
 			run := moved[formatUUID(a.ids[i].Bytes[:])]
 			if run.State == job.Ready {
 				run.RunAt = due

@@ -61,7 +61,7 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run
 	if err != nil {
 		return job.Run{}, err
 	}
-	s.hub.post([]string{out.Queue})
+	s.readied([]job.Run{out})
 	return out, nil
 }
 

@@ -3,6 +3,8 @@ package postgres
 import (
 	"sync"
 	"time"
+
+	"github.com/jobrunner/runner/engine/job"
 )
 
 // claims is what a process remembers between claims. All of it is a hint: losing
@@ -14,12 +16,18 @@ type claims struct {
 	// comes due without asking.
 	now time.Time
 	at  time.Time
+
+	exactAgain time.Time     // until when claims go by lanes; zero: they do not
+	limit      time.Duration // instead of claimBase and claimPerRun; for tests
 }
 
 type queueHints struct {
 	served *string   // the tenant that was served last, as it is stored
+	lanes  *lanes    // nil while claims are exact
 	known  bool      // next is known
 	next   time.Time // when the next run that waits for a time is due; zero for none
+	// up to when what waits for a time was promoted; zero: not known
+	promoted time.Time
 }
 
 func newClaims() *claims { return &claims{queues: map[string]*queueHints{}} }
@@ -38,8 +46,9 @@ func (c *claims) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, h := range c.queues {
-		h.known = false
+		h.known, h.lanes, h.promoted = false, nil, time.Time{}
 	}
+	c.exactAgain = time.Time{}
 }
 
 // slack is how much earlier than its time a run may be taken to be due, for the
@@ -62,12 +71,17 @@ func (c *claims) begin(asked []queueClaim, after []*string) (promote bool) {
 	return promote
 }
 
-// served notes who a claim served: the next one goes on after the tenant that
-// got the last share.
-func (c *claims) served(queue string, order []string, got int) {
-	last := order[len(order)-1]
-	if extra := got % len(order); extra > 0 {
-		last = order[extra-1]
+// served notes who a claim served, in the order of the rotation: the next one
+// goes on after the last tenant that got the most.
+func (c *claims) served(queue string, order []string, byTenant map[string][]job.Run) {
+	last, most := "", 0
+	for _, t := range order {
+		if n := len(byTenant[t]); n >= most {
+			last, most = t, n
+		}
+	}
+	if most == 0 {
+		return
 	}
 	last = enc(last)
 	c.mu.Lock()
@@ -75,14 +89,17 @@ func (c *claims) served(queue string, order []string, got int) {
 	c.of(queue).served = &last
 }
 
-// seen notes what a claim found waiting for a time.
-func (c *claims) seen(asked []queueClaim, now, next time.Time) {
+// seen notes what a claim found waiting for a time, after promoting what was due.
+func (c *claims) seen(asked []queueClaim, now, next time.Time, promoted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now, c.at = now, time.Now()
 	for _, q := range asked {
 		h := c.of(q.Queue)
 		h.known, h.next = true, next
+		if promoted && (next.IsZero() || next.After(now)) {
+			h.promoted = now.Add(-lanesMargin)
+		}
 	}
 }
 
@@ -91,7 +108,11 @@ func (c *claims) seen(asked []queueClaim, now, next time.Time) {
 func (c *claims) timed(queue string, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch h := c.of(queue); {
+	h := c.of(queue)
+	if !at.After(h.promoted) {
+		h.promoted = time.Time{}
+	}
+	switch {
 	case at.IsZero():
 		h.known = false
 	case h.known && (h.next.IsZero() || at.Before(h.next)):

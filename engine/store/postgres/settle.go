@@ -42,13 +42,15 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 		}
 	}
 	out := make([]store.SettleResult, len(batch))
-	for _, round := range settleRounds(batch) {
-		settle := s.settleRound
-		if enqueues {
-			settle = s.settleEnqueuing
+	if enqueues {
+		if err := s.settleEnqueuing(ctx, batch, out); err != nil {
+			return nil, err
 		}
-		if err := settle(ctx, batch, round, out); err != nil {
-			return nil, afterSome(err, out)
+	} else {
+		for _, round := range settleRounds(batch, inOrder(len(batch))) {
+			if err := s.settleRound(ctx, batch, round, out); err != nil {
+				return nil, afterSome(err, out)
+			}
 		}
 	}
 	if err := s.settledBefore(ctx, batch, out); err != nil {
@@ -65,16 +67,20 @@ func afterSome(err error, out []store.SettleResult) error {
 	return err
 }
 
-// settleRounds parts a batch so that no run is in one part twice. Each is sorted
-// by run, the order in which every write locks rows, so that two batches
-// cannot wait for each other.
-func settleRounds(batch []store.SettleParams) [][]int {
-	all := make([]int, len(batch))
+func inOrder(n int) []int {
+	all := make([]int, n)
 	for i := range all {
 		all[i] = i
 	}
-	slices.SortStableFunc(all, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
-	return splitRepeats(all, func(a, b int) bool { return batch[a].Ref.RunID == batch[b].Ref.RunID })
+	return all
+}
+
+// settleRounds parts some entries of a batch so that no run is in one part twice.
+// Each is sorted by run, the order in which every write locks rows, so that two
+// batches cannot wait for each other.
+func settleRounds(batch []store.SettleParams, which []int) [][]int {
+	slices.SortStableFunc(which, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
+	return splitRepeats(which, func(a, b int) bool { return batch[a].Ref.RunID == batch[b].Ref.RunID })
 }
 
 // splitRepeats parts sorted indexes so that no two of a part are the same.
@@ -95,18 +101,30 @@ func splitRepeats(sorted []int, same func(a, b int) bool) [][]int {
 
 // settling is a round's work, in the arrays that its statements take.
 type settling struct {
-	s     *Store
-	batch []store.SettleParams
-	out   []store.SettleResult
-	done  []int // completed, and no more to it
-	other []int
-	wake  []string
-	timed []timedRun
+	s       *Store
+	batch   []store.SettleParams
+	out     []store.SettleResult
+	done    []int // completed, and no more to it
+	other   []int
+	wake    []string
+	resting []resting
 }
 
-type timedRun struct {
-	queue string
-	at    time.Time
+// resting is a run that an attempt left to be claimed again.
+type resting struct {
+	queue, tenant string
+	priority      int
+	due           time.Time
+	ready         bool // else it waits for its time
+}
+
+// rested tells the claims of this process of it.
+func (c *claims) rested(r resting) {
+	if r.ready {
+		c.lower(r.queue, r.tenant, r.priority, r.due)
+	} else {
+		c.timed(r.queue, r.due)
+	}
 }
 
 func (s *Store) newSettling(batch []store.SettleParams, round []int, out []store.SettleResult) *settling {
@@ -146,13 +164,13 @@ func (g *settling) clear() {
 	for _, i := range append(slices.Clone(g.done), g.other...) {
 		g.out[i] = store.SettleResult{}
 	}
-	g.wake, g.timed = nil, nil
+	g.wake, g.resting = nil, nil
 }
 
 // landed tells this process what the round made due.
 func (g *settling) landed() {
-	for _, t := range g.timed {
-		g.s.claims.timed(t.queue, t.at)
+	for _, r := range g.resting {
+		g.s.claims.rested(r)
 	}
 	g.s.hub.post(g.wake)
 }
@@ -208,15 +226,17 @@ func (g *settling) otherCall() call {
 	}
 	return call{st: qSettle, args: a.args(), scan: func(r *row) error {
 		i := g.other[r.int()-1]
-		due := r.time()
-		g.out[i] = store.SettleResult{Landed: true, RunAt: due}
-		if due.IsZero() {
+		rest := resting{due: r.time()}
+		r.time()
+		g.out[i] = store.SettleResult{Landed: true, RunAt: rest.due}
+		if rest.due.IsZero() {
 			return nil
 		}
-		queue := r.text()
-		g.timed = append(g.timed, timedRun{queue, due})
+		rest.queue, rest.tenant, rest.priority = r.text(), r.text(), int(r.int())
+		rest.ready = g.batch[i].To == job.Ready
+		g.resting = append(g.resting, rest)
 		if r.bool() {
-			g.wake = append(g.wake, queue)
+			g.wake = append(g.wake, rest.queue)
 		}
 		return nil
 	}}
@@ -319,74 +339,97 @@ func sleepOf(p *store.StepParams) *int64 {
 	return &d
 }
 
-// settleEnqueuing settles a round of which some steps enqueue: what they enqueue
-// is known before the records that name it.
-func (s *Store) settleEnqueuing(ctx context.Context, batch []store.SettleParams, round []int, out []store.SettleResult) error {
-	var g *settling
-	var queues []string
+// settleEnqueuing settles a batch of which some steps enqueue. What they enqueue
+// goes in before the records that name it, and after the ends before it, whose
+// keys it may take.
+func (s *Store) settleEnqueuing(ctx context.Context, batch []store.SettleParams, out []store.SettleResult) error {
+	var settled []*settling
+	var entered []*entries
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		refs := make([]job.Ref, len(round))
-		for k, i := range round {
-			refs[k] = batch[i].Ref
+		settled, entered = nil, nil
+		clear(out)
+		refs := make([]job.Ref, len(batch))
+		for i := range batch {
+			refs[i] = batch[i].Ref
 		}
 		held, err := s.hold(ctx, tx, refs)
 		if err != nil {
 			return err
 		}
-		queues = nil
 		mine := slices.Clone(batch)
-		for k, i := range round {
-			st := mine[i].Step
-			if !held[k] || st == nil || len(st.Enqueue) == 0 && !st.OutputEnqueued {
-				continue
+		var ready []int // to be settled
+		settle := func() error {
+			for _, round := range settleRounds(mine, ready) {
+				g := s.newSettling(mine, round, out)
+				if calls := g.calls(); len(calls) > 0 {
+					if err := s.runAll(ctx, tx, calls...); err != nil {
+						return err
+					}
+				}
+				settled = append(settled, g)
 			}
-			_, output, woken, err := s.enqueueOf(ctx, tx, st)
-			if err != nil {
-				return err
-			}
-			queues = append(queues, woken...)
-			with := *st
-			with.Output = output
-			mine[i].Step = &with
+			ready = nil
+			return nil
 		}
-		g = s.newSettling(mine, round, out)
-		g.clear()
-		if err := s.runAll(ctx, tx, g.calls()...); err != nil {
+		ended := map[string]bool{} // by an entry before
+		for i := range mine {
+			st := mine[i].Step
+			if held[i] && !ended[refs[i].RunID] && st != nil && (len(st.Enqueue) > 0 || st.OutputEnqueued) {
+				if err := settle(); err != nil {
+					return err
+				}
+				b, output, err := s.enqueueOf(ctx, tx, st)
+				if err != nil {
+					return err
+				}
+				entered = append(entered, b)
+				with := *st
+				with.Output = output
+				mine[i].Step = &with
+			}
+			ended[refs[i].RunID] = ended[refs[i].RunID] || held[i]
+			ready = append(ready, i)
+		}
+		if err := settle(); err != nil {
 			return err
 		}
-		return s.notes.in(ctx, tx, append(queues, g.wake...))
+		queues := queuesOf(entered)
+		for _, g := range settled {
+			queues = append(queues, g.wake...)
+		}
+		return s.notes.in(ctx, tx, queues)
 	})
-	if err == nil {
-		g.wake = append(g.wake, queues...)
+	if err != nil {
+		return err
+	}
+	for _, b := range entered {
+		s.entered(b)
+	}
+	for _, g := range settled {
 		g.landed()
 	}
-	return err
+	return nil
 }
 
-// enqueueOf inserts what a step enqueues and returns the answers and the step's
-// output, and the queues that got work.
-func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams) (res []store.EnqueueResult, output []byte, queues []string, err error) {
-	output = st.Output
+// enqueueOf inserts what a step enqueues, and returns it with the step's output.
+func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams) (b *entries, output []byte, err error) {
+	if b, err = newEntries(st.Enqueue); err != nil {
+		return nil, nil, err
+	}
 	if len(st.Enqueue) > 0 {
-		b, err := newEntries(st.Enqueue)
-		if err != nil {
-			return nil, nil, nil, err
-		}
 		if err := s.enqueueIn(ctx, tx, b, b.all()); err != nil {
-			return nil, nil, nil, err
-		}
-		res, queues = b.results, b.queues(b.all())
-	}
-	if st.OutputEnqueued {
-		named := make([]abi.EnqueueResult, len(res))
-		for i, e := range res {
-			named[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped}
-		}
-		if output, err = json.Marshal(named); err != nil {
-			return nil, nil, nil, err
+			return nil, nil, err
 		}
 	}
-	return res, output, queues, nil
+	if !st.OutputEnqueued {
+		return b, st.Output, nil
+	}
+	named := make([]abi.EnqueueResult, len(b.results))
+	for i, e := range b.results {
+		named[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped}
+	}
+	output, err = json.Marshal(named)
+	return b, output, err
 }
 
 // settledBefore answers the entries that found nothing to end: landed if their

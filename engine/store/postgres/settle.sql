@@ -96,7 +96,7 @@ WITH u AS MATERIALIZED (
 ), counted AS (
   INSERT INTO {schema}.tally (queue, state, n) SELECT queue, to_state, count(*) FROM ended GROUP BY queue, to_state
 ), {forget_keys}
-SELECT ord, due, queue, due <= {now} + interval '1 second' AS soon, {now} FROM gone
+SELECT ord, due, {now}, queue, tenant, priority, due <= {now} + interval '1 second' AS soon FROM gone
 
 -- name: settled_before
 -- $1 ids, $2 workers, $3 claims. Which were already settled by their own worker:

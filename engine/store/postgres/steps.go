@@ -80,37 +80,43 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 		}
 		return out, nil
 	}
-	var queues []string
+	var entered []*entries
 	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
 		clear(out)
-		queues, err = s.saveEnqueuing(ctx, tx, batch, rounds, out)
+		entered, err = s.saveEnqueuing(ctx, tx, batch, rounds, out)
 		if err != nil {
 			return err
 		}
-		return s.notes.in(ctx, tx, queues)
+		return s.notes.in(ctx, tx, queuesOf(entered))
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.hub.post(queues)
+	for _, b := range entered {
+		s.entered(b)
+	}
 	return out, nil
 }
 
 // stepRounds parts a batch so that no record is in one part twice, each in the
-// order of its runs: see settleRounds. Within a run the batch's order stays.
+// order of its runs: see settleRounds. Within a run the batch's order stays,
+// over all parts.
 func stepRounds(batch []store.StepParams) [][]int {
-	all := make([]int, len(batch))
-	for i := range all {
-		all[i] = i
-	}
+	all := inOrder(len(batch))
 	slices.SortStableFunc(all, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
-	type record struct{ run, name string }
-	seen := map[record]int{}
 	var rounds [][]int
-	for _, i := range all {
-		r := record{batch[i].Ref.RunID, batch[i].Name}
-		nth := seen[r]
-		seen[r]++
+	nth := 0
+	seen := map[string]bool{} // of this run, in this round
+	for n, i := range all {
+		switch {
+		case n == 0 || batch[all[n-1]].Ref.RunID != batch[i].Ref.RunID:
+			nth = 0
+			clear(seen)
+		case seen[batch[i].Name]:
+			nth++
+			clear(seen)
+		}
+		seen[batch[i].Name] = true
 		for len(rounds) <= nth {
 			rounds = append(rounds, nil)
 		}
@@ -158,57 +164,62 @@ func (s *Store) saveRound(ctx context.Context, q queryer, batch []store.StepPara
 }
 
 // hold says which refs are held, and has their rows stay as they are until the
-// transaction ends.
+// transaction ends. It locks them in the order of their runs.
 func (s *Store) hold(ctx context.Context, q queryer, refs []job.Ref) ([]bool, error) {
+	order := inOrder(len(refs))
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(refs[a].RunID, refs[b].RunID) })
 	held := make([]bool, len(refs))
 	ids, workers, claims := make([]pgtype.UUID, len(refs)), make([]string, len(refs)), make([]int64, len(refs))
-	for i, ref := range refs {
-		ids[i], workers[i], claims[i] = idParam(ref.RunID), enc(ref.Worker), ref.Claim
+	for k, i := range order {
+		ids[k], workers[k], claims[k] = idParam(refs[i].RunID), enc(refs[i].Worker), refs[i].Claim
 	}
 	err := s.run(ctx, q, call{st: qHold, args: []any{ids, workers, claims}, scan: func(r *row) error {
-		held[r.int()-1] = true
+		held[order[r.int()-1]] = true
 		return nil
 	}})
 	return held, err
 }
 
 // saveEnqueuing saves the rounds of a batch in a transaction, inserting first
-// what the steps that are held enqueue. It returns the queues that got work.
-func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.StepParams, rounds [][]int, out []store.StepResult) (queues []string, err error) {
-	var order []int
-	for _, round := range rounds {
-		order = append(order, round...)
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
-	refs := make([]job.Ref, len(order))
-	for k, i := range order {
-		refs[k] = batch[i].Ref
+// what the steps that are held enqueue. It returns what went in.
+func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.StepParams, rounds [][]int, out []store.StepResult) (entered []*entries, err error) {
+	refs := make([]job.Ref, len(batch))
+	for i := range batch {
+		refs[i] = batch[i].Ref
 	}
 	held, err := s.hold(ctx, tx, refs)
 	if err != nil {
 		return nil, err
 	}
 	mine := slices.Clone(batch)
-	for k, i := range order {
+	for i := range mine {
 		st := &mine[i]
-		if !held[k] || len(st.Enqueue) == 0 && !st.OutputEnqueued {
+		if !held[i] || len(st.Enqueue) == 0 && !st.OutputEnqueued {
 			continue
 		}
-		res, output, woken, err := s.enqueueOf(ctx, tx, st)
+		b, output, err := s.enqueueOf(ctx, tx, st)
 		if err != nil {
 			return nil, err
 		}
-		out[i].Enqueued = res
+		out[i].Enqueued = b.results
 		if st.OutputEnqueued {
 			out[i].Output = output
 		}
 		st.Output = output
-		queues = append(queues, woken...)
+		entered = append(entered, b)
 	}
 	for _, round := range rounds {
 		if err := s.saveRound(ctx, tx, mine, round, out); err != nil {
 			return nil, err
 		}
 	}
-	return queues, nil
+	return entered, nil
+}
+
+// queuesOf are the queues that got work by what went in.
+func queuesOf(entered []*entries) (queues []string) {
+	for _, b := range entered {
+		queues = append(queues, b.queues(b.all())...)
+	}
+	return queues
 }

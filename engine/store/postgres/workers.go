@@ -85,17 +85,17 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (out store.Renew
 // Deregister implements store.Workers. Locking the worker's row first waits for
 // a claim of its that is not committed yet, whose runs are then handed back too.
 func (s *Store) Deregister(ctx context.Context, worker string) error {
-	var queues []string
+	var runs []job.Run
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		queues = nil
 		if err := s.run(ctx, tx, call{st: qLockWorker, args: []any{enc(worker)}}); err != nil {
 			return err
 		}
-		runs, err := s.runsOf(ctx, tx, call{st: qRunsOf, args: []any{enc(worker)}})
-		if err != nil {
+		var err error
+		if runs, err = s.runsOf(ctx, tx, call{st: qRunsOf, args: []any{enc(worker)}}); err != nil {
 			return err
 		}
 		var a endings
+		var queues []string
 		for _, r := range runs {
 			orphans := int32(r.Orphans)
 			a.add(ending{ref: refOf(r), outcome: job.Interrupted, to: job.Ready, uncounted: true, orphans: &orphans})
@@ -103,7 +103,11 @@ func (s *Store) Deregister(ctx context.Context, worker string) error {
 		}
 		calls := []call{{st: qDeleteWorkers, args: []any{[]string{enc(worker)}}}}
 		if len(runs) > 0 {
-			calls = append([]call{{st: qSettle, args: a.args()}}, calls...)
+			settle := call{st: qSettle, args: a.args(), scan: func(r *row) error {
+				runs[r.int()-1].RunAt = r.time()
+				return nil
+			}}
+			calls = append([]call{settle}, calls...)
 		}
 		if err := s.runAll(ctx, tx, calls...); err != nil {
 			return err
@@ -111,7 +115,7 @@ func (s *Store) Deregister(ctx context.Context, worker string) error {
 		return s.notes.in(ctx, tx, queues)
 	})
 	if err == nil {
-		s.hub.post(queues)
+		s.readied(runs)
 	}
 	return err
 }

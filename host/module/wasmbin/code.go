@@ -4,12 +4,12 @@ import "fmt"
 
 // facts is what the instructions of all functions say together.
 type facts struct {
-	instrs     int
-	features   map[string]bool
-	freshOnly  map[string]bool // instructions whose effect a reset does not undo
-	dataNamed  bool            // memory.init or data.drop occurs
-	sumLocals  int
-	maxNesting int
+	instrs    int
+	features  map[string]bool
+	freshOnly map[string]bool // instructions whose effect a reset does not undo
+	dataNamed bool            // memory.init or data.drop occurs
+	sumLocals int
+	cost      float64 // of all functions so far
 }
 
 // editKind is what is written at a place in a function.
@@ -43,13 +43,19 @@ type construct struct {
 	enter int32 // of an if: the distance at its condition
 	loop  int   // of a loop: its edit, -1 if it is dead code
 	log   int   // of a loop: where its accesses to locals start
+	sets  int   // assignments to locals inside
+	arm   int   // a number that no other arm of the function has
+	// The operand stack's height below its parameters, and how many values are
+	// on top of that when its arms begin and when it ends.
+	base, params, results int
 }
 
 // walker goes over functions one by one and reuses its buffers.
 type walker struct {
-	p     *parsed
-	facts facts
-	stack []construct
+	p       *parsed
+	facts   facts
+	mutable int // mutable globals, the fuel included
+	stack   []construct
 
 	// Of the function walked last:
 	edits   []edit
@@ -59,13 +65,22 @@ type walker struct {
 	ranges  bool      // it has an editRange
 	loops   bool      // it has a loop
 	calls   bool      // it calls
+	cost    cost
+	height  int // of the operand stack; no less than it is, in code that is reached
 	results []ValType
 	copies  []uint32 // of all loops, see edit.copies
 	access  accessLog
+	lives   lives
 }
 
 func newWalker(p *parsed) *walker {
-	return &walker{p: p, facts: facts{features: map[string]bool{}, freshOnly: map[string]bool{}}}
+	w := &walker{p: p, mutable: 1, facts: facts{features: map[string]bool{}, freshOnly: map[string]bool{}}}
+	for _, g := range p.globals {
+		if g.mutable {
+			w.mutable++
+		}
+	}
+	return w
 }
 
 // readLocals reads the declarations before the instructions of a function.
@@ -101,9 +116,10 @@ func (w *walker) function(i int) error {
 	p := w.p
 	body := p.bodies[i]
 	r := &body
-	w.edits, w.copies, w.ranges, w.loops, w.calls = w.edits[:0], w.copies[:0], false, false, false
+	w.edits, w.copies, w.ranges, w.loops, w.calls, w.cost, w.height = w.edits[:0], w.copies[:0], false, false, false, cost{}, 0
 	w.readLocals(r, p.types[p.funcTypes[int(p.nImpFuncs)+i]])
 	w.access.reset(len(w.locals))
+	w.lives.reset(len(w.locals))
 	m := meter{w: w}
 	m.enter(r.p)
 	w.stack = append(w.stack[:0], construct{kind: clsBlock, merge: -1, loop: -1})
@@ -111,8 +127,9 @@ func (w *walker) function(i int) error {
 		start := r.p
 		op := r.u8()
 		cls := classes[op]
-		w.facts.instrs++
+		w.cost.instrs++
 		m.before(start, cls)
+		w.push(int(deltas[op]))
 		switch cls {
 		case clsPlain:
 		case clsLocal:
@@ -121,8 +138,12 @@ func (w *walker) function(i int) error {
 				r.malformed(fmt.Sprintf("local %d of %d", l, len(w.locals)))
 				break
 			}
-			if w.loops {
-				w.access.add(l, op != 0x20)
+			if op != opLocalGet {
+				w.stack[len(w.stack)-1].sets++
+			}
+			w.lives.access(l, op != opLocalGet, w.stack)
+			if w.lives.depth > 0 {
+				w.access.add(l, op != opLocalGet)
 			}
 		case clsI32:
 			r.signed(32)
@@ -141,12 +162,13 @@ func (w *walker) function(i int) error {
 				r.malformed(fmt.Sprintf("global %d of %d", g, len(p.globals)))
 			}
 		case clsBlock, clsLoop, clsIf:
-			params := p.blockType(r)
+			params, results := p.blockType(r)
 			if len(w.stack) > maxNesting {
 				r.fail(TooComplex, fmt.Sprintf("blocks are nested more than %d deep", maxNesting))
 				break
 			}
-			m.open(cls, r.p, params == 0)
+			w.cost.constructs++
+			m.open(cls, r.p, params, results)
 		case clsElse:
 			if top := &w.stack[len(w.stack)-1]; top.kind != clsIf {
 				r.malformed("else without if")
@@ -155,12 +177,14 @@ func (w *walker) function(i int) error {
 		case clsEnd:
 			m.close()
 		case clsBr, clsBrIf:
+			w.point()
 			m.branch(r.u32(), r)
 			if cls == clsBr {
 				m.stop()
 			}
 		case clsBrTable:
 			for range r.count("labels", 1, maxBody) + 1 {
+				w.cost.labels++
 				m.branch(r.u32(), r)
 				if !r.ok() {
 					break
@@ -178,11 +202,15 @@ func (w *walker) function(i int) error {
 			at := r.p
 			f := p.funcIndex(r)
 			w.edits = append(w.edits, edit{at: at, end: r.p, kind: editFunc, index: f})
-			m.call()
+			if r.ok() {
+				m.call(p.types[p.funcTypes[f]])
+			}
 		case clsIndirect:
-			p.typeIndex(r)
+			t := p.typeIndex(r)
 			p.tableIndex(r)
-			m.call()
+			if r.ok() {
+				m.call(p.types[t])
+			}
 		case clsRefFunc:
 			w.facts.features[featureRefs] = true
 			at := r.p
@@ -218,10 +246,13 @@ func (w *walker) function(i int) error {
 			if r.ok() {
 				w.bulk(r, sub)
 				m.bulk(sub, start)
+				w.push(bulkDelta(sub))
 			}
 		case clsSIMD:
 			w.facts.features[featureSIMD] = true
-			p.simdImmediates(r)
+			if sub := p.simdImmediates(r); r.ok() {
+				w.push(int(vectorDeltas[sub]))
+			}
 		default:
 			refuseInstruction(r, cls, op)
 		}
@@ -231,7 +262,29 @@ func (w *walker) function(i int) error {
 		return r.err
 	}
 	m.finish()
+	w.facts.instrs += w.cost.instrs
+	if w.checkCost(r); r.err != nil {
+		return r.err
+	}
 	return nil
+}
+
+// push changes the height of the operand stack. In code that is never reached
+// operands may come from nowhere, so it stops at the construct's own.
+func (w *walker) push(n int) {
+	w.height = max(w.height+n, w.stack[len(w.stack)-1].base)
+}
+
+// point counts a place where code parts or meets.
+func (w *walker) point() {
+	w.lives.point()
+	w.cost.kept += w.height
+}
+
+// visit counts a tick: a call, and the parting before it.
+func (w *walker) visit() {
+	w.cost.visits++
+	w.point()
 }
 
 func (w *walker) needMemory(r *reader) {

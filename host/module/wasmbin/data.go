@@ -19,7 +19,9 @@ func (p *parsed) parseData(r *reader) {
 		case 1:
 			d.passive = true
 		case 2:
-			r.zero("a data segment for a memory other than 0")
+			if r.u32() != 0 && r.ok() {
+				r.malformed("a data segment for a memory other than 0")
+			}
 			d.offset = p.constExpr(r)
 		default:
 			r.malformed("unknown kind of data segment")

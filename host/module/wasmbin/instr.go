@@ -133,22 +133,23 @@ func (p *parsed) tableIndex(r *reader) {
 	}
 }
 
-// simdImmediates reads the number after 0xfd and what follows. The number's
+// simdImmediates reads the number after 0xfd and what follows, and answers the
+// number. Its
 // encoding must be the shortest: a runtime may read it as one byte and take
 // the second, which is then 1, for a nop.
-func (p *parsed) simdImmediates(r *reader) {
+func (p *parsed) simdImmediates(r *reader) (sub uint32) {
 	at := r.p
-	sub := r.u32()
+	sub = r.u32()
 	if !r.ok() {
-		return
+		return 0
 	}
 	if sub >= 0x100 {
 		r.unsupported(reasonRelaxed)
-		return
+		return 0
 	}
 	if r.p-at != lebLen(sub) {
 		r.malformed("vector instruction is not encoded in its shortest form")
-		return
+		return 0
 	}
 	switch {
 	case sub <= 11, sub == 92, sub == 93:
@@ -161,6 +162,7 @@ func (p *parsed) simdImmediates(r *reader) {
 		memarg(r)
 		r.u8()
 	}
+	return sub
 }
 
 func memarg(r *reader) {
@@ -170,18 +172,19 @@ func memarg(r *reader) {
 	r.u32()
 }
 
-// blockType reads the type of a block and answers the number of parameters.
-func (p *parsed) blockType(r *reader) (params int) {
+// blockType reads the type of a block and answers how many parameters and
+// results it has.
+func (p *parsed) blockType(r *reader) (params, results int) {
 	v := r.signed(33)
 	if !r.ok() || v == -64 {
-		return 0
+		return 0, 0
 	}
 	if v >= 0 {
 		if v >= int64(len(p.types)) {
 			r.malformed(fmt.Sprintf("block of type %d of %d", v, len(p.types)))
-			return 0
+			return 0, 0
 		}
-		return len(p.types[v].params)
+		return len(p.types[v].params), len(p.types[v].results)
 	}
 	b := byte(v & 0x7f)
 	switch t := ValType(b); t {
@@ -192,5 +195,5 @@ func (p *parsed) blockType(r *reader) (params int) {
 		}
 		r.malformed("unknown block type")
 	}
-	return 0
+	return 0, 1
 }

@@ -23,6 +23,7 @@ type meter struct {
 	straight bool  // nothing but plain instructions and block headers so far
 	looped   bool  // a loop header follows the entry before anything else
 	count    int32 // instructions
+	arms     int   // so far
 }
 
 const (
@@ -68,8 +69,10 @@ func (m *meter) before(at int, cls class) {
 	if m.dist >= stretch && cls != clsElse && cls != clsEnd {
 		m.w.edits = append(m.w.edits, edit{at: at, end: at, kind: editTick, weight: weight(m.dist)})
 		m.dist = 0
+		m.w.visit()
 	}
 	if cls == clsMemGrow {
+		m.w.visit()
 		m.w.edits = append(m.w.edits, edit{at: at, end: at, kind: editTick, weight: growCost + weight(m.dist)})
 		m.dist = 0
 	}
@@ -81,14 +84,21 @@ func (m *meter) before(at int, cls class) {
 }
 
 // open enters a construct whose first instruction is at.
-func (m *meter) open(cls class, at int, plain bool) {
-	c := construct{kind: cls, merge: -1, enter: m.dist, loop: -1, log: len(m.w.access.list)}
+func (m *meter) open(cls class, at, params, results int) {
+	c := construct{
+		kind: cls, merge: -1, enter: m.dist, loop: -1, log: len(m.w.access.list),
+		arm: m.arm(), base: max(m.w.height-params, m.w.stack[len(m.w.stack)-1].base), params: params, results: results,
+	}
+	m.w.point()
 	if cls == clsLoop {
+		m.w.visit()
+		m.w.lives.enter(c.log)
 		m.w.loops = true
+		m.w.cost.loops++
 		c.merge = m.dist
 		if m.dist >= 0 {
 			c.loop = len(m.w.edits)
-			m.w.edits = append(m.w.edits, edit{at: at, end: at, kind: editLoop, plain: plain})
+			m.w.edits = append(m.w.edits, edit{at: at, end: at, kind: editLoop, plain: params == 0})
 			m.dist = 0
 		}
 		m.looped = m.looped || m.straight
@@ -97,12 +107,20 @@ func (m *meter) open(cls class, at int, plain bool) {
 	m.w.stack = append(m.w.stack, c)
 }
 
+// arm is a new number for an arm of a construct; the function's own is 0.
+func (m *meter) arm() int {
+	m.arms++
+	return m.arms
+}
+
 // otherwise goes from the first to the second arm of an if.
 func (m *meter) otherwise() {
 	c := &m.w.stack[len(m.w.stack)-1]
 	c.kind = clsElse
 	c.merge = max(c.merge, m.dist)
 	m.dist = c.enter
+	m.w.height = c.base + c.params
+	c.arm = m.arm()
 }
 
 // close leaves the innermost construct.
@@ -110,6 +128,17 @@ func (m *meter) close() {
 	s := m.w.stack
 	c := s[len(s)-1]
 	m.w.stack = s[:len(s)-1]
+	if len(m.w.stack) > 0 {
+		m.w.stack[len(m.w.stack)-1].sets += c.sets
+		m.w.height = c.base + c.results
+	}
+	m.w.point()
+	if c.kind == clsLoop {
+		m.w.cost.carried += c.params
+		m.w.lives.leave(m.w.access.list)
+	} else {
+		m.w.cost.merges += min(c.sets, len(m.w.locals)) + c.results
+	}
 	switch {
 	case c.kind == clsLoop:
 		if c.loop >= 0 {
@@ -147,8 +176,11 @@ func (m *meter) stop() { m.dist = -1 }
 func (m *meter) leave() { m.tail = max(m.tail, m.dist) }
 
 // call is a call of any kind.
-func (m *meter) call() {
+func (m *meter) call(t funcType) {
 	m.w.calls = true
+	m.w.cost.visits++
+	m.w.push(-len(t.params))
+	m.w.push(len(t.results))
 	if m.dist >= 0 {
 		m.dist += callDistance
 	}
@@ -170,6 +202,7 @@ func (m *meter) bulk(sub uint32, at int) {
 		return
 	}
 	m.w.ranges = true
+	m.w.visit()
 	m.w.edits = append(m.w.edits, e)
 }
 

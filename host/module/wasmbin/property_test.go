@@ -47,6 +47,11 @@ func (x *trial) note(name string, res []uint64, err error) {
 		x.seen = append(x.seen, name+": "+first)
 		return
 	}
+	for i, typ := range x.mod.ExportedFunction(name).Definition().ResultTypes() {
+		if (typ == api.ValueTypeExternref || typ == 0x70) && res[i] != 0 {
+			res[i] = 1 // an address, or an argument
+		}
+	}
 	x.seen = append(x.seen, fmt.Sprint(name, ": ", res))
 }
 
@@ -58,7 +63,9 @@ func (x *trial) state(globals []string) string {
 		fmt.Fprintf(&b, "memory %d %x", m.Size(), wasmbinHash(bytes))
 	}
 	for _, g := range globals {
-		fmt.Fprintf(&b, " %s=%x", g, x.mod.ExportedGlobal(g).Get())
+		if v := x.mod.ExportedGlobal(g); v.Type() != api.ValueTypeExternref && v.Type() != 0x70 { // references are addresses
+			fmt.Fprintf(&b, " %s=%x", g, v.Get())
+		}
 	}
 	return b.String()
 }

@@ -273,7 +273,7 @@ func TestWhatCannotBeReadIsAnError(t *testing.T) {
 			for range 30_000 {
 				c.Block(wasmasm.Empty)
 			}
-		}))), wasmbin.TooComplex, "blocks are nested more than 20000 deep"},
+		}))), wasmbin.TooComplex, "blocks are nested more than 10000 deep"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for what, f := range map[string]func() error{

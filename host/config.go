@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -72,11 +71,3 @@ const (
 	logRun    = "run"
 	logJob    = "job"
 )
-
-// contextOr is ctx's cause if it ended, err otherwise.
-func contextOr(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return err
-}

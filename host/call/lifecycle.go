@@ -123,7 +123,7 @@ func (s *State) end(e Ended) (abi.Outcome, Aftermath) {
 	if s.ended == stopped {
 		return abi.Outcome{Kind: abi.Stopped, Err: s.err}, Reset
 	}
-	f, cause, after := s.crash(e)
+	f, after, cause := s.crash(e)
 	if cause == nil && s.inStep {
 		f, cause = s.violation(&abi.Violation{Func: e.Export, Detail: fmt.Sprintf("it returned inside step %q", s.step)})
 	}
@@ -159,7 +159,7 @@ func (s *State) Check(e Ended) error {
 	if s.ended == stopped {
 		return s.err
 	}
-	f, cause, _ := s.crash(e)
+	f, _, cause := s.crash(e)
 	if cause == nil && s.ended == exited {
 		f.Message, cause = "it exited with code 0", errors.New("exit")
 	}
@@ -187,33 +187,33 @@ const CodeModuleInit = "X_MODULE_INIT"
 
 // crash sorts out what ended a guest that did not return; the cause is nil if
 // it did, or exited with 0.
-func (s *State) crash(e Ended) (abi.Failure, error, Aftermath) {
+func (s *State) crash(e Ended) (abi.Failure, Aftermath, error) {
 	switch s.ended {
 	case violated:
 		f, cause := s.violation(s.err)
-		return f, cause, Reset
+		return f, Reset, cause
 	case exited:
 		if s.exitCode == 0 {
-			return abi.Failure{}, nil, Reset
+			return abi.Failure{}, Reset, nil
 		}
 		cause := fmt.Errorf("the guest exited with code %d", s.exitCode)
-		return s.described(abi.Failure{Code: abi.CodeGuestExit, Message: cause.Error()}), cause, Reset
+		return s.described(abi.Failure{Code: abi.CodeGuestExit, Message: cause.Error()}), Reset, cause
 	case aborted:
 		text := s.redact(s.abort)
-		return s.described(abi.Failure{Code: abi.CodeGuestTrap, Message: "the guest aborted: " + text}), errors.New("abort: " + text), Reset
+		return s.described(abi.Failure{Code: abi.CodeGuestTrap, Message: "the guest aborted: " + text}), Reset, errors.New("abort: " + text)
 	}
 	if e.Err == nil {
-		return abi.Failure{}, nil, Reset
+		return abi.Failure{}, Reset, nil
 	}
 	text := e.Err.Error()
 	trap, isTrap := strings.CutPrefix(text, "wasm error: ")
 	switch {
 	case text == "stack overflow":
 		return s.described(abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeGuestStack, Message: "the guest's call stack overflowed",
-			Fix: "look for a recursion without an end"}), e.Err, Discard
+			Fix: "look for a recursion without an end"}), Discard, e.Err
 	case !isTrap:
 		return abi.Failure{Code: abi.CodeHostFailure, Message: "the host failed while it served the guest",
-			Fix: "the operator finds the cause in the runner's log"}, e.Err, Discard
+			Fix: "the operator finds the cause in the runner's log"}, Discard, e.Err
 	}
 	reason, trace, _ := strings.Cut(trap, "\n")
 	f := abi.Failure{Code: abi.CodeGuestTrap, Message: "the guest trapped: " + reason, Stack: trace}
@@ -227,7 +227,7 @@ func (s *State) crash(e Ended) (abi.Failure, error, Aftermath) {
 		f.Message = "every goroutine of the guest is asleep"
 		f.Fix = "look for a channel or lock that nobody serves"
 	}
-	return s.described(f), e.Err, DropStack
+	return s.described(f), DropStack, e.Err
 }
 
 // violation is the failure of a guest that breaks the contract.

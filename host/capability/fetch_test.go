@@ -120,8 +120,7 @@ func TestANameThatLeadsInsideIsDeniedWhenConnecting(t *testing.T) {
 }
 
 func TestRedirectsAreFollowedOnlyWhereAllowed(t *testing.T) {
-	var srv *httptest.Server
-	srv = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/open/in":
 			http.Redirect(w, r, "/open/end", http.StatusFound)

@@ -188,7 +188,6 @@ func (q *call) end() error {
 
 func (q *call) colInt(i int) int64   { return q.s.ColumnInt64(i) }
 func (q *call) colText(i int) string { return q.s.ColumnText(i) }
-func (q *call) colNull(i int) bool   { return q.s.ColumnType(i) == sqlite3.NULL }
 
 // colBlob copies; NULL and the empty blob are nil.
 func (q *call) colBlob(i int) []byte { return q.s.ColumnBlob(i, nil) }

@@ -6,6 +6,20 @@ BIN         := bin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 10s
 
+# demo and bench: sqlite, or postgres on a throwaway server of what is installed.
+# DATABASE_URL=… on the command line names another one; from the environment,
+# where an application's own may stand, it is not taken.
+STORE ?= sqlite
+ifneq ($(filter-out sqlite postgres,$(STORE)),)
+$(error STORE is sqlite or postgres)
+endif
+ifeq ($(origin DATABASE_URL),command line)
+demo bench: export RUNNER_DATABASE_URL = $(DATABASE_URL)
+ON_POSTGRES :=
+else
+ON_POSTGRES := $(GO) run ./cmd/runner/internal/onpgtest
+endif
+
 # Handlers that compile to Wasm from Go, one folder each.
 WASM_EXAMPLES := onboard invoices
 WASM_FLAGS    := -buildmode=c-shared -ldflags='-s -w' -trimpath
@@ -53,11 +67,15 @@ $(BIN)/noop.wasm:
 	@mkdir -p $(BIN)
 	$(GO) run ./examples/noop -o $@
 
-demo: build examples ## kill a server of 300 invoices in the middle, and count
-	$(GO) run ./examples/demo
+demo: build examples ## kill a server of 300 invoices in the middle, and count (STORE=postgres)
+	@$(if $(filter postgres,$(STORE)),$(ON_POSTGRES)) $(GO) run ./examples/demo -store $(STORE)
 
-bench: build ## what this machine does: runs a second, latencies, memory
+bench: build ## what this machine does (STORE=postgres; PEERS=DIR measures others beside it)
+ifeq ($(STORE),postgres)
+	@$(ON_POSTGRES) $(GO) run ./cmd/runner/internal/bench/peers -runner $(BIN)/runner -json $(BIN)/bench.json $(if $(PEERS),-peers "$(PEERS)")
+else
 	$(BIN)/runner bench
+endif
 
 fuzz: ## every fuzz test for FUZZTIME (10s) each
 	@set -e; for pkg in $$($(GO) list ./...); do \

@@ -77,7 +77,9 @@ var rooms = []room{
 	{"cmd/runner", []string{"cmd/runner/internal/cli"}, "main only exits"},
 	{"cmd/runner/internal/app", []string{"engine", "engine/...", "host"}, "the composition root is the one place that sees both sides"},
 	{"cmd/runner/internal/bench", []string{"cmd/runner/internal/app", "engine", "engine/job", "engine/manifest", "engine/store", "host", "abi/wasmasm"}, "a benchmark runs what serve runs"},
+	{"cmd/runner/internal/bench/peers", nil, "it measures programs from outside, ours like the others"},
 	{"cmd/runner/internal/cli", []string{"cmd/runner/internal/app", "cmd/runner/internal/bench", "engine", "engine/job", "engine/manifest", "engine/store", "host", "host/module"}, "a command parses and prints; what it does is in the rooms"},
+	{"cmd/runner/internal/onpgtest", []string{"engine/store/postgres/pgtest"}, "it starts a server for another command"},
 	{"cmd/runner/internal/api", []string{"engine", "engine/job"}, "HTTP in over the client that everyone has"},
 	{"cmd/runner/internal/dashboard", []string{"engine", "engine/job", "cmd/runner/internal/api"}, "pages over the client that everyone has"},
 
@@ -106,7 +108,7 @@ var never = []struct {
 	{"modernc.org/sqlite/...", []string{"engine/store/sqlite"}, false, "a driver's types end in its store"},
 	{"zombiezen.com/go/sqlite/...", []string{"engine/store/sqlite"}, false, "a driver's types end in its store"},
 	{"github.com/ncruces/go-sqlite3/...", []string{"engine/store/sqlite"}, false, "a driver's types end in its store"},
-	{"github.com/jackc/pgx/...", []string{"engine/store/postgres", "engine/store/postgres/outbox", "engine/store/postgres/pgtest"}, false, "a driver's types end in its store"},
+	{"github.com/jackc/pgx/...", []string{"engine/store/postgres", "engine/store/postgres/outbox", "engine/store/postgres/pgtest", "cmd/runner/internal/bench/peers"}, false, "a driver's types end in its store"},
 	{"github.com/spf13/cobra", []string{"cmd/runner/internal/cli"}, false, "flags are for one room"},
 	{"github.com/pelletier/go-toml/...", []string{"engine/manifest"}, false, "jobs.toml is read in one room"},
 	{"github.com/prometheus/...", []string{"engine/metrics", "engine", "cmd/..."}, false, "names and labels of metrics stand in one room"},

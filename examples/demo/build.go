@@ -39,10 +39,13 @@ func build() (string, error) {
 	return bin, nil
 }
 
-// manifest is jobs.toml of the repository with two changes: a small queue, so
-// that work is left when the server is killed, and an onboarding that takes
-// seconds instead of days.
-const manifest = `[queues.ledger]
+// manifest is jobs.toml of the repository with three changes: a small queue, so
+// that work is left when the server is killed, an onboarding that takes seconds
+// instead of days, and a lease that lapses while one watches.
+const manifest = `[runner]
+lease = "5s"
+
+[queues.ledger]
 workers = 8
 
 [modules.onboard]

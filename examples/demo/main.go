@@ -4,27 +4,39 @@
 // not hold.
 //
 //	go run ./examples/demo
+//
+// With -store postgres it does so in a Postgres database, which
+// RUNNER_DATABASE_URL names; make demo STORE=postgres starts one for it.
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
 const onboardings = 12
 
 func main() {
-	if err := demo(); err != nil {
+	store := flag.String("store", "sqlite", "sqlite or postgres")
+	flag.Parse()
+	if err := demo(*store); err != nil {
 		fmt.Fprintf(os.Stderr, "\ndemo: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func demo() (err error) {
+func demo(store string) (err error) {
 	began := time.Now()
+	database, err := databaseOf(store)
+	if err != nil {
+		return err
+	}
 	fmt.Println("building the runner and its modules …")
 	bin, err := build()
 	if err != nil {
@@ -41,7 +53,7 @@ func demo() (err error) {
 		}
 		_ = os.RemoveAll(dir)
 	}()
-	r := runner{program: filepath.Join(bin, "runner"), dir: dir}
+	r := runner{program: filepath.Join(bin, "runner"), dir: dir, database: database}
 	if err := prepare(bin, dir); err != nil {
 		return err
 	}
@@ -50,6 +62,11 @@ func demo() (err error) {
 		return err
 	}
 	built := time.Now()
+	if database != "" { // a server of a fleet makes no tables
+		if err := r.run("migrate", "up"); err != nil {
+			return err
+		}
+	}
 
 	// The first server is killed without warning while it works.
 	one, err := r.serve("one.log")
@@ -77,7 +94,8 @@ func demo() (err error) {
 	fmt.Printf("kill -9 after %d of %d invoices were posted; %d runs were under way\n",
 		count(atKill, "post-invoice", "done"), len(byJob(atKill, "post-invoice")), count(atKill, "", "running"))
 
-	// The second finds everything where the first left it.
+	// The second finds everything where the first left it. On a database that it
+	// might share, it waits until the first one's lease has lapsed.
 	two, err := r.serve("two.log")
 	if err != nil {
 		return err
@@ -102,6 +120,27 @@ func demo() (err error) {
 	}
 	fmt.Println("\nevery expectation held")
 	return nil
+}
+
+// databaseOf is where the demo keeps its runs: "" is a file in its folder. On
+// Postgres it has a schema of its own, so that it meets no other runs.
+func databaseOf(store string) (string, error) {
+	switch store {
+	case "sqlite":
+		return "", nil
+	case "postgres":
+	default:
+		return "", fmt.Errorf("-store %s: it is sqlite or postgres", store)
+	}
+	raw := os.Getenv("RUNNER_DATABASE_URL")
+	u, err := url.Parse(raw)
+	if err != nil || !strings.HasPrefix(raw, "postgres") { // the error would show a password
+		return "", errors.New("-store postgres needs RUNNER_DATABASE_URL to be a postgres:// URL")
+	}
+	query := u.Query()
+	query.Set("schema", fmt.Sprintf("demo_%d", time.Now().Unix()))
+	u.RawQuery = query.Encode()
+	return u.String(), nil
 }
 
 // errStopped says that the server ended by itself.

@@ -15,12 +15,15 @@ import (
 )
 
 // runner runs the built program in the demo's folder.
-type runner struct{ program, dir string }
+type runner struct {
+	program, dir string
+	database     string // a URL; "" is the manifest's
+}
 
 func (r runner) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(r.program, args...)
 	cmd.Dir = r.dir
-	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL=") // the manifest's, whatever is set outside
+	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL="+r.database) // whatever is set outside
 	return cmd
 }
 

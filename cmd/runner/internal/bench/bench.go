@@ -19,7 +19,7 @@ import (
 // Params are a benchmark's size and place.
 type Params struct {
 	Dir      string // for manifest, modules and, without Database, the database; must exist
-	Database string // URL of a database that does not exist yet; "" is a file in Dir
+	Database string // URL of a database (Postgres: a schema) that does not exist yet; "" is a file in Dir
 	Jobs     int    // runs inserted and worked off
 	Guest    string // what to call the module in the result
 	Module   []byte
@@ -98,6 +98,9 @@ func Run(ctx context.Context, p Params) (Result, error) {
 	if p.Database == "" {
 		p.Database = "sqlite:" + filepath.Join(p.Dir, "bench.db")
 	}
+	if err := migrate(ctx, p.Database); err != nil {
+		return r, err
+	}
 	p.Progress(fmt.Sprintf("inserting %d runs", p.Jobs))
 	if r.InsertPerS, r.Store, err = insert(ctx, p, manifestPath); err != nil {
 		return r, err
@@ -114,6 +117,20 @@ func Run(ctx context.Context, p Params) (Result, error) {
 		*f = math.Round(*f)
 	}
 	return r, errors.Join(err, s.Drain(context.WithoutCancel(ctx)))
+}
+
+// migrate makes the tables of a database that serve would not make.
+func migrate(ctx context.Context, database string) error {
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: database})
+	if err != nil || !db.Shared() {
+		return err
+	}
+	m, err := app.NewMigrator(db)
+	if err != nil {
+		return err
+	}
+	_, err = m.Migrate(ctx)
+	return err
 }
 
 // bench is a server being measured.
@@ -180,14 +197,18 @@ func enqueue(ctx context.Context, c *engine.Client, jobName string, n int) error
 	return nil
 }
 
-// pollEvery is how often the queue is looked at while it is worked off: seldom,
-// since counting competes with the work.
-const pollEvery = 100 * time.Millisecond
+// The queue is looked at while it is worked off, but seldom: counting competes
+// with the work, and may take at most a twentieth of the time.
+const (
+	pollEvery = 100 * time.Millisecond
+	pollShare = 20
+)
 
 // rate waits for n runs of the job to be done and answers how many a second
 // were, from the first claim to the last settle.
 func (b *bench) rate(ctx context.Context, jobName string, n int) (float64, error) {
 	for {
+		began := time.Now()
 		stats, err := b.client.Stats(ctx)
 		if err != nil {
 			return 0, err
@@ -205,7 +226,7 @@ func (b *bench) rate(ctx context.Context, jobName string, n int) (float64, error
 		select {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
-		case <-time.After(pollEvery):
+		case <-time.After(max(pollEvery, pollShare*time.Since(began))):
 		}
 	}
 	var first, last time.Time

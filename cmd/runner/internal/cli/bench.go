@@ -41,13 +41,15 @@ func newBench(e *env) *cobra.Command {
                   to the first line that its handler logs
 
 The database is a file in a temporary folder, which is removed afterwards. Its disk
-decides much of the result: --dir puts it where yours is.
+decides much of the result: --dir puts it where yours is. With a postgres:// URL it is
+a schema that does not exist yet, which is left there.
 
 --guest noop measures with the smallest module there is; go with one that the Go SDK
 makes, built with the go tool in a checkout of runner. --module measures any module
 that has the handlers noop, steps (five steps) and hello (logs "started").`,
 		Example: `  runner bench
   runner bench --guest go --jobs 5000 --dir /var/lib --json
+  runner bench --database-url 'postgres://owner@db.example.com/bench?schema=bench1'
   runner bench --cpuprofile cpu.prof`,
 		Args:    cobra.NoArgs,
 		GroupID: groupTools,
@@ -76,7 +78,7 @@ func (e *env) bench(ctx context.Context, f benchFlags) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	p := bench.Params{Dir: dir, Database: f.database, Jobs: f.jobs, Progress: func(what string) { _, _ = fmt.Fprintf(e.Stderr, "%s …\n", what) }}
-	if err := newDatabase(f.database); err != nil {
+	if err := newDatabase(ctx, f.database); err != nil {
 		return err
 	}
 	if p.Guest, p.Module, err = benchGuest(ctx, f, dir); err != nil {
@@ -112,7 +114,7 @@ func (e *env) bench(ctx context.Context, f benchFlags) error {
 }
 
 // newDatabase refuses a database that is there: a benchmark fills it.
-func newDatabase(url string) error {
+func newDatabase(ctx context.Context, url string) error {
 	if url == "" {
 		return nil
 	}
@@ -120,8 +122,24 @@ func newDatabase(url string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(db.Path); err == nil {
-		return &abi.Error{Code: codeBenchDatabase, Message: db.Path + " exists, and a benchmark would fill it with runs", Fix: "name a file that does not exist yet"}
+	var there bool
+	fix := "name a file that does not exist yet"
+	if db.Shared() {
+		m, err := app.NewMigrator(db)
+		if err != nil {
+			return err
+		}
+		version, err := m.Version(ctx)
+		if err != nil {
+			return err
+		}
+		there, fix = version > 0, "name a schema that does not exist yet, as in postgres://…/NAME?schema=bench1"
+	} else {
+		_, err := os.Stat(db.Path)
+		there = err == nil
+	}
+	if there {
+		return &abi.Error{Code: codeBenchDatabase, Message: db.String() + " exists, and a benchmark would fill it with runs", Fix: fix}
 	}
 	return nil
 }

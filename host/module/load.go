@@ -44,8 +44,9 @@ var slots = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
 // Load reads, checks, rewrites and compiles a module. What is wrong with the
 // module is an *abi.Error or Problems, with the codes of this package; ctx
-// ended is its cause. ctx bounds the wait for other compilations, not the
-// compilation itself.
+// ended is its cause. ctx bounds the wait for other compilations; where it asks
+// wazero for several compilers, it also ends the compilation between two
+// functions. wasmbin bounds what one function and all of them may take.
 //
 // The bytes themselves are not compiled, only what wasmbin made of them; its
 // package comment says why that is validation enough.
@@ -140,15 +141,18 @@ func compile(ctx context.Context, p Params, b []byte) (wazero.CompiledModule, er
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-slots }()
-	c, err := p.Runtime.CompileModule(ctx, b)
+	c, err := contained(ctx, p.Runtime, b)
 	if err == nil {
 		return c, nil
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
 	}
 	if p.Cache != nil && validates(ctx, b) {
 		// The module is sound, so what failed was reading or writing the cache:
 		// a file that is cut short is an error of the compiler, not a miss.
 		p.Cache.empty()
-		if c, err = p.Runtime.CompileModule(ctx, b); err == nil {
+		if c, err = contained(ctx, p.Runtime, b); err == nil {
 			return c, nil
 		}
 		return nil, &abi.Error{Code: CodeCache, Message: fmt.Sprintf("cannot use the cache of compiled modules %s: %s", p.Cache.dir, firstLine(err)), Fix: "check that the disk has room and the directory can be written", Err: err}
@@ -156,11 +160,23 @@ func compile(ctx context.Context, p Params, b []byte) (wazero.CompiledModule, er
 	return nil, &abi.Error{Code: CodeInvalid, Message: "does not compile: " + firstLine(err), Fix: "the toolchain that built it emits invalid code, or the file is damaged", Err: err}
 }
 
+// contained compiles b and turns a panic of the compiler into an error: a
+// module that finds a defect there must not end the process. Where ctx asks for
+// several compilers, they run on goroutines of their own and are not contained.
+func contained(ctx context.Context, rt wazero.Runtime, b []byte) (c wazero.CompiledModule, err error) {
+	defer func() {
+		if x := recover(); x != nil {
+			err = fmt.Errorf("the compiler failed: %v", x)
+		}
+	}()
+	return rt.CompileModule(ctx, b)
+}
+
 // validates reports whether b is a valid module, without compiling it.
 func validates(ctx context.Context, b []byte) bool {
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(Features))
 	defer rt.Close(ctx)
-	_, err := rt.CompileModule(ctx, b)
+	_, err := contained(ctx, rt, b)
 	return err == nil
 }
 

@@ -23,8 +23,8 @@ type cost struct {
 
 // Limits of one function and of all together, in nanoseconds.
 const (
-	maxFunctionCost = 60e9
-	maxModuleCost   = 300e9
+	maxFunctionCost = 20e9
+	maxModuleCost   = 150e9
 	// maxReloads bounds mutable globals times visits of one function: the
 	// compiler keeps about 170 bytes of each.
 	maxReloads = 2_000_000

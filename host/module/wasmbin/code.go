@@ -134,8 +134,10 @@ func (w *walker) function(i int) error {
 		case clsPlain:
 		case clsLocal:
 			l := r.u32()
-			if r.ok() && int(l) >= len(w.locals) {
+			if int(l) >= len(w.locals) {
 				r.malformed(fmt.Sprintf("local %d of %d", l, len(w.locals)))
+			}
+			if !r.ok() {
 				break
 			}
 			if op != opLocalGet {

@@ -25,6 +25,9 @@
 //
 // # Why the original needs no validation of its own
 //
+// The original is never given to the runtime, whose decoder allocates whatever
+// a count claims: 17 bytes of a name section can ask for 50 GB.
+//
 // The code that comes out is validated by the runtime when it is compiled. It
 // is valid only if the original was, because what the rewriting could have
 // hidden is checked here: indices that the added type, function, global or

@@ -209,6 +209,37 @@ func TestABusyGuestSharesItsSlot(t *testing.T) {
 	}
 }
 
+// Nor may one whose loop calls the host and hardly burns fuel: here it has so
+// much that it never comes to a tick of its own.
+func TestAGuestThatOnlyCallsIsStoppedByItsCalls(t *testing.T) {
+	f := newFixture(8, 8)
+	again := func(name string, results int, call string, args ...any) {
+		f.handler(name, func(c *wasmasm.Code) {
+			f.do(c, abi.FuncStepBegin, "calling", 0)
+			c.Loop(wasmasm.Empty)
+			f.call(c, call, args...)
+			for range results {
+				c.Op(wasmasm.Drop)
+			}
+			c.Br(0).End()
+			c.I32Const(0)
+		})
+	}
+	again("chance", 0, abi.FuncRandom, 0, 4*65536)
+	again("time", 1, abi.FuncNow)
+	again("words", 0, abi.FuncLog, 1, strings.Repeat("words ", 1000))
+	again("results", 1, abi.FuncOutput, `"`+strings.Repeat("x", 100_000)+`"`)
+	h := newHost(t, Config{Quantum: 1 << 30})
+	g := load(t, h, f.bytes(t))
+	for _, handler := range []string{"chance", "time", "words", "results"} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		calls := &script{onBegin: func(context.Context, string) error { go cancel(errLost); return nil }}
+		if out := g.Run(ctx, attempt(handler), calls); out.Kind != abi.Stopped || out.Err != errLost {
+			t.Errorf("%s: %+v", handler, out)
+		}
+	}
+}
+
 // What panics on the host's side is the host's failure: the attempt is retried
 // and the instance not used again.
 func TestAPanicInCallsIsAHostFailure(t *testing.T) {

@@ -29,8 +29,21 @@ func (r *random) fill(b []byte) {
 	}
 }
 
-// fillRandom is what random and random_get do.
+// randomPart is how much is filled between two ticks, in bytes: whole numbers of
+// the generator, so that it does not show.
+const randomPart = 256 << 10
+
+// fillRandom is what random and random_get do. A guest may ask for as much as it
+// has memory.
 func (s *State) fillRandom(b []byte) {
+	for ; len(b) > randomPart; b = b[randomPart:] {
+		s.fillPart(b[:randomPart])
+		s.tick()
+	}
+	s.fillPart(b)
+}
+
+func (s *State) fillPart(b []byte) {
 	if s.inStep {
 		_, _ = rand.Read(b) // never fails: the process dies first
 		return

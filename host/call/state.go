@@ -60,7 +60,8 @@ type State struct {
 	inside  bool          // the guest runs
 	entered time.Duration // when it last started to, as nano
 	cpu     time.Duration // in the guest before that
-	ticks   int           // so far
+	ticks   int           // so far, by fuel
+	work    uint64        // of host functions since the last tick, as workQuantum has it
 
 	describing bool      // the module is brought up, and in runner_describe
 	recorder   *recorder // nil outside a probe
@@ -113,6 +114,7 @@ func (s *State) view(mem api.Memory, fn string, p, n uint64) []byte {
 	if uint32(n) == 0 {
 		return nil
 	}
+	s.work += uint64(uint32(n))
 	b, ok := mem.Read(uint32(p), uint32(n))
 	if !ok {
 		s.violate(fn, "%d bytes at %#x lie outside its memory of %d bytes", uint32(n), uint32(p), mem.Size())
@@ -241,7 +243,6 @@ const slice = 5 * time.Millisecond
 
 // yield lets others run: the tick's work besides looking at the context.
 func (s *State) yield() {
-	s.ticks++
 	s.pause()
 	if s.slots != nil && s.slots.contended() && nano()-s.ticket.taken >= slice {
 		s.slots.release(&s.ticket)

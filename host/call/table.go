@@ -81,6 +81,7 @@ func export(b wazero.HostModuleBuilder, name string, params, results []api.Value
 			s.recorder.call(name, params, stack)
 		}
 		do(s, m.Memory(), stack)
+		s.worked()
 	}), params, results).Export(name)
 }
 

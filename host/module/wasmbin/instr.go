@@ -134,9 +134,8 @@ func (p *parsed) tableIndex(r *reader) {
 }
 
 // simdImmediates reads the number after 0xfd and what follows, and answers the
-// number. Its
-// encoding must be the shortest: a runtime may read it as one byte and take
-// the second, which is then 1, for a nop.
+// number. Its encoding must be the shortest: a runtime may read it as one byte
+// and take the second, which is then 1, for a nop.
 func (p *parsed) simdImmediates(r *reader) (sub uint32) {
 	at := r.p
 	sub = r.u32()

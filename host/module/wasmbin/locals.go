@@ -12,8 +12,8 @@ package wasmbin
 type accessLog struct {
 	list   []access
 	tables []int    // how long the list was at each br_table
-	stamp  []uint32 // of each local: the loop that looked at it last, twice, plus 1 if it may be copied
-	loop   uint32
+	stamp  []uint32 // of each local: the loop that looked at it last, plus 1 if it may be copied
+	loop   uint32   // the loop that looks, counted in twos
 	budget int
 }
 

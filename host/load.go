@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 
 	"github.com/jobrunner/runner/abi"
@@ -67,7 +66,7 @@ func (h *Host) Load(ctx context.Context, p LoadParams) (abi.Guest, error) {
 	l, release, err := h.templates.get(ctx, key, func() (*loaded, error) {
 		m, releaseModule, err := h.modules.get(ctx, digest,
 			func() (*module.Module, error) {
-				return module.Load(instance.WithCompilers(ctx, runtime.GOMAXPROCS(0)), module.Params{Bytes: bytes, Runtime: h.runtime, Cache: h.cache})
+				return module.Load(ctx, module.Params{Bytes: bytes, Runtime: h.runtime, Cache: h.cache})
 			},
 			func(m *module.Module) { _ = m.Close(context.WithoutCancel(ctx)) })
 		if err != nil {

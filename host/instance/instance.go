@@ -174,8 +174,3 @@ func (in *Instance) close(ctx context.Context) {
 	in.mem.Free()
 	in.DropFuncs()
 }
-
-// WithCompilers is ctx for wazero's CompileModule, which then uses n goroutines.
-func WithCompilers(ctx context.Context, n int) context.Context {
-	return experimental.WithCompilationWorkers(ctx, n)
-}

@@ -39,14 +39,15 @@ type Params struct {
 
 // slots bound how many modules are compiled at the same time in this process:
 // compiling keeps a core busy for seconds and cannot be stopped, and whoever
-// may upload a module could ask for any number of them.
-var slots = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+// may upload a module could ask for any number of them. Each module has one
+// compiler, on the caller's goroutine: wazero's further ones run on goroutines
+// whose panics nobody can contain.
+var slots = make(chan struct{}, runtime.GOMAXPROCS(0))
 
 // Load reads, checks, rewrites and compiles a module. What is wrong with the
 // module is an *abi.Error or Problems, with the codes of this package; ctx
-// ended is its cause. ctx bounds the wait for other compilations; where it asks
-// wazero for several compilers, it also ends the compilation between two
-// functions. wasmbin bounds what one function and all of them may take.
+// ended is its cause. ctx bounds the wait for other compilations, not the
+// compilation itself; wasmbin bounds what one function and all of them may take.
 //
 // The bytes themselves are not compiled, only what wasmbin made of them; its
 // package comment says why that is validation enough.
@@ -161,8 +162,7 @@ func compile(ctx context.Context, p Params, b []byte) (wazero.CompiledModule, er
 }
 
 // contained compiles b and turns a panic of the compiler into an error: a
-// module that finds a defect there must not end the process. Where ctx asks for
-// several compilers, they run on goroutines of their own and are not contained.
+// module that finds a defect there must not end the process.
 func contained(ctx context.Context, rt wazero.Runtime, b []byte) (c wazero.CompiledModule, err error) {
 	defer func() {
 		if x := recover(); x != nil {

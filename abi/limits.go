@@ -15,6 +15,11 @@ const (
 	MaxFailure = 16 << 10
 	// MaxLogLine bounds one log line, in bytes; the rest is cut.
 	MaxLogLine = 8 << 10
+	// MaxLog bounds what one attempt may log, in bytes, with LogLineCost more for
+	// each line; the rest is dropped.
+	MaxLog = 1 << 20
+	// LogLineCost is about what a runner writes beside each line, in bytes.
+	LogLineCost = 128
 	// MaxStdio bounds what one attempt may write to stdout and stderr together
 	// before the rest is counted and dropped, in bytes.
 	MaxStdio = 64 << 10

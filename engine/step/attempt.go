@@ -58,6 +58,7 @@ type Attempt struct {
 	clock    time.Time // the run's
 	enqueues map[string]int
 	progress *job.Progress
+	logged   int // bytes, as abi.MaxLog counts them
 	ceiling  ceiling
 }
 

@@ -9,11 +9,20 @@ import (
 )
 
 // Log writes a guest's line to the process's log. Lines of ground that an
-// earlier attempt covered were written by it and are dropped.
+// earlier attempt covered were written by it and are dropped. So is what goes
+// beyond abi.MaxLog: a handler that logs in a loop would fill the disk that the
+// database may be on.
 func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 	l := slog.Level(int(level)*4 - 4)
 	if a.Replaying() || !a.p.Logger.Enabled(ctx, l) {
 		return
+	}
+	if a.logged > abi.MaxLog {
+		return
+	}
+	line = cut(line, abi.MaxLogLine)
+	if a.logged += len(line) + abi.LogLineCost; a.logged > abi.MaxLog {
+		l, line = slog.LevelWarn, logFull
 	}
 	attrs := make([]slog.Attr, 3, 5)
 	attrs[0] = slog.String("run", a.p.Run.ID)
@@ -25,8 +34,11 @@ func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 	if a.open.name != "" {
 		attrs = append(attrs, slog.String("step", a.open.name))
 	}
-	a.p.Logger.LogAttrs(ctx, l, cut(line, abi.MaxLogLine), attrs...)
+	a.p.Logger.LogAttrs(ctx, l, line, attrs...)
 }
+
+// logFull is logged once, instead of the line that would go beyond abi.MaxLog.
+const logFull = "log truncated: more than 1 MiB in one attempt"
 
 // Progress keeps the latest report for the settle. A share that is none is
 // dropped.

@@ -427,6 +427,36 @@ func TestLinesOfCoveredGroundAreDropped(t *testing.T) {
 	}
 }
 
+// A handler that logs without end writes no more than one that logs a lot, short
+// lines or long ones; what is not written does not count.
+func TestAnAttemptLogsSoMuchAndNoMore(t *testing.T) {
+	for _, line := range []string{"", strings.Repeat("x", 1000), strings.Repeat("x", 2*abi.MaxLogLine)} {
+		r := newRig(t)
+		var out bytes.Buffer
+		r.log = slog.New(slog.NewTextHandler(&out, nil))
+		a := r.begin("w1")
+		a.do("one", `1`)
+		for range 2 * abi.MaxLog / abi.LogLineCost {
+			a.Log(a.ctx, abi.LevelDebug, line)
+			a.Log(a.ctx, abi.LevelInfo, line)
+		}
+		if n := strings.Count(out.String(), "log truncated"); n != 1 || out.Len() < abi.MaxLog/2 || out.Len() > 2*abi.MaxLog {
+			t.Errorf("lines of %d bytes: %d bytes are written, and %d times that there are more", len(line), out.Len(), n)
+		}
+
+		out.Reset()
+		b := a.again(nil)
+		for range 2 * abi.MaxLog / abi.LogLineCost {
+			b.Log(b.ctx, abi.LevelInfo, line) // covered ground
+		}
+		b.replay("one", `1`)
+		b.Log(b.ctx, abi.LevelInfo, "the next attempt logs again")
+		if !strings.Contains(out.String(), "the next attempt logs again") {
+			t.Error("the next attempt logs nothing")
+		}
+	}
+}
+
 func TestProgressKeepsTheLatestUsableReport(t *testing.T) {
 	a := newRig(t).begin("w1")
 	if a.LastProgress() != nil {

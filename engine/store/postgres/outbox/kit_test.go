@@ -163,6 +163,15 @@ func publish(s store.Staged) store.StagedSettleParams {
 	return store.StagedSettleParams{Ref: s.Ref(), RunID: s.ID}
 }
 
+// settlesOf publishes all rows.
+func settlesOf(rows []store.Staged) []store.StagedSettleParams {
+	batch := make([]store.StagedSettleParams, len(rows))
+	for i := range rows {
+		batch[i] = publish(rows[i])
+	}
+	return batch
+}
+
 // reject is the settle of a row with a code.
 func reject(s store.Staged, code string) store.StagedSettleParams {
 	return store.StagedSettleParams{Ref: s.Ref(), Code: code, Reason: "reason of " + code}

@@ -5,6 +5,9 @@ GO          ?= go
 BIN         := bin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 10s
+CHAOS_FOR   ?= 1m
+CHAOS_RUNS  ?= 5000
+CHAOS_SEED  ?= 0
 
 # demo and bench: sqlite, or postgres on a throwaway server of what is installed.
 # DATABASE_URL=… on the command line names another one; from the environment,
@@ -28,7 +31,7 @@ WASM_FLAGS    := -buildmode=c-shared -ldflags='-s -w' -trimpath
 RACE := ./engine/... ./host/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint examples plugins demo bench fuzz clean
+.PHONY: help build test race lint examples plugins demo bench chaos fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -76,6 +79,10 @@ ifeq ($(STORE),postgres)
 else
 	$(BIN)/runner bench
 endif
+
+chaos: ## kill, pause, cut and crash a fleet for CHAOS_FOR (1m), then audit CHAOS_RUNS (5000)
+	$(GO) test ./cmd/runner/internal/chaostest -run Whatever -count=1 -v -timeout 0 \
+		-chaos.for=$(CHAOS_FOR) -chaos.runs=$(CHAOS_RUNS) -chaos.seed=$(CHAOS_SEED) -chaos.skew
 
 fuzz: ## every fuzz test for FUZZTIME (10s) each
 	@set -e; for pkg in $$($(GO) list ./...); do \

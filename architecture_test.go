@@ -78,6 +78,7 @@ var rooms = []room{
 	{"cmd/runner/internal/app", []string{"engine", "engine/...", "host"}, "the composition root is the one place that sees both sides"},
 	{"cmd/runner/internal/bench", []string{"cmd/runner/internal/app", "engine", "engine/job", "engine/manifest", "engine/store", "host", "abi/wasmasm"}, "a benchmark runs what serve runs"},
 	{"cmd/runner/internal/bench/peers", nil, "it measures programs from outside, ours like the others"},
+	{"cmd/runner/internal/chaostest", nil, "it troubles the binary that users run; what it needs of ours, its tests import"},
 	{"cmd/runner/internal/cli", []string{"cmd/runner/internal/app", "cmd/runner/internal/bench", "engine", "engine/job", "engine/manifest", "engine/store", "host", "host/module"}, "a command parses and prints; what it does is in the rooms"},
 	{"cmd/runner/internal/onpgtest", []string{"engine/store/postgres/pgtest"}, "it starts a server for another command"},
 	{"cmd/runner/internal/api", []string{"engine", "engine/job"}, "HTTP in over the client that everyone has"},

@@ -1,0 +1,111 @@
+package chaostest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const repository = "github.com/jobrunner/runner"
+
+// build builds the runner and the handler into dir. With skewed, the runner's
+// clock is RUNNER_TEST_SKEW seconds off.
+func build(t *testing.T, dir string, skewed bool) {
+	t.Helper()
+	args := []string{"build", "-trimpath", "-o", filepath.Join(dir, "runner")}
+	if skewed {
+		args = append(args, "-overlay", skewOverlay(t, dir))
+	}
+	goBuild(t, []string{"CGO_ENABLED=0"}, append(args, repository+"/cmd/runner")...)
+	goBuild(t, []string{"CGO_ENABLED=0", "GOOS=wasip1", "GOARCH=wasm"}, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
+		"-o", filepath.Join(dir, "guest.wasm"), repository+"/cmd/runner/internal/chaostest/testdata/guest")
+}
+
+func goBuild(t *testing.T, env []string, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+}
+
+// skewOverlay is for `go build -overlay`: a package time whose Now is off by
+// what the environment says. The clock that durations are measured with stays
+// right, as it does on a machine whose date is wrong.
+func skewOverlay(t *testing.T, dir string) string {
+	t.Helper()
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const from = "\tsec, nsec, mono := runtimeNow()\n"
+	skewed := strings.Replace(string(text), from, from+"\tsec += skew\n", 1)
+	if skewed == string(text) {
+		t.Fatalf("time.Now of %s looks other than expected, so no clock can be skewed", file)
+	}
+	skewed += `
+var skew = func() (sec int64) {
+	text, _ := syscall.Getenv("RUNNER_TEST_SKEW")
+	negative := len(text) > 0 && text[0] == '-'
+	for _, c := range []byte(text) {
+		if c >= '0' && c <= '9' {
+			sec = 10*sec + int64(c-'0')
+		}
+	}
+	if negative {
+		return -sec
+	}
+	return sec
+}()
+`
+	skewed = strings.Replace(skewed, "import (\n", "import (\n\t\"syscall\"\n", 1)
+	replaced := filepath.Join(dir, "time.go")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replaced}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(dir, "overlay.json")
+	for name, b := range map[string][]byte{replaced: []byte(skewed), list: overlay} {
+		if err := os.WriteFile(name, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return list
+}
+
+// writeManifest writes jobs.toml beside what was built.
+func writeManifest(t *testing.T, dir, effects string) string {
+	t.Helper()
+	file := filepath.Join(dir, "jobs.toml")
+	text := fmt.Sprintf(`[runner]
+lease = %q
+drain = "2s"
+[queues.default]
+workers = %d
+[modules.guest]
+path = "guest.wasm"
+[modules.guest.allow]
+http = ["%s/*"]
+env = { EFFECTS = "%s/" }
+[jobs.effects]
+module = "guest"
+tenant = "{tenant}"
+key = "{run.id}"
+retry = { attempts = 1000, delay = "50ms", max_delay = "500ms" }
+retention = "30d"
+`, lease, slots, effects, effects)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,361 @@
+package chaostest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/cmd/runner/internal/app"
+	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
+)
+
+var (
+	chaosSeed = flag.Uint64("chaos.seed", 0, "the schedule to run; 0 is a new one")
+	chaosFor  = flag.Duration("chaos.for", 15*time.Second, "how long trouble lasts")
+	chaosRuns = flag.Int("chaos.runs", 1500, "how many runs there are in all")
+	chaosSkew = flag.Bool("chaos.skew", false, "put the clocks of the workers ten minutes off, which takes a build of everything")
+)
+
+const (
+	workers = 3
+	slots   = 20 // of each
+	lease   = 3 * time.Second
+	// backlog is the tenant that enqueues six tenths of everything at once, before
+	// anyone else.
+	backlog      = "backlog"
+	others       = 20 // tenants with a share of two tenths, after it
+	endPatience  = 5 * time.Minute
+	enqueueBatch = 50
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	os.Exit(pgtest.Main(m))
+}
+
+func TestWhateverHappensToAFleetEveryRunEndsOnceAndNoRecordedStepRunsAgain(t *testing.T) {
+	seed := *chaosSeed
+	if seed == 0 {
+		seed = rand.Uint64()
+	}
+	schedule := plan(rand.New(rand.NewPCG(seed, 1)), *chaosFor)
+	t.Logf("seed %d, %d runs, trouble for %v:\n%s", seed, *chaosRuns, *chaosFor, printed(schedule))
+	c := newChaos(t, seed)
+	defer func() {
+		if t.Failed() {
+			t.Logf("again with: make chaos CHAOS_SEED=%d CHAOS_FOR=%v CHAOS_RUNS=%d; logs are in %s", seed, *chaosFor, *chaosRuns, c.dir)
+		}
+	}()
+	c.run(schedule)
+	c.check()
+}
+
+// chaos is one round.
+type chaos struct {
+	*testing.T
+	ctx     context.Context
+	dir     string
+	server  *pgtest.Server
+	effects *effects
+	workers []*worker
+	proxies []*proxy // of the workers, and of the test's own client
+	client  *engine.Client
+	direct  store.Store // the undisturbed view
+
+	mu       sync.Mutex // guards all below
+	rng      *rand.Rand
+	runs     map[string]string // acknowledged, with their tenants
+	upfront  map[string]bool   // those that were there before the first claim
+	problems int
+}
+
+func newChaos(t *testing.T, seed uint64) *chaos {
+	c := &chaos{T: t, ctx: t.Context(), rng: rand.New(rand.NewPCG(seed, 2)), runs: map[string]string{}, upfront: map[string]bool{}}
+	var err error
+	if c.dir, err = os.MkdirTemp("", "runner-chaos-"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if !t.Failed() {
+			_ = os.RemoveAll(c.dir)
+		}
+	})
+	build(t, c.dir, *chaosSkew)
+	if c.server, err = pgtest.Start(c.ctx, pgtest.Options{}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.server.Stop() })
+	database, _, err := c.server.CreateDatabase(c.ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.effects = newEffects(c.float)
+	t.Cleanup(func() {
+		c.effects.server.CloseClientConnections()
+		c.effects.server.Close()
+	})
+	m, report := manifest.Load(writeManifest(t, c.dir, c.effects.server.URL))
+	if report != nil {
+		t.Fatal(report)
+	}
+	c.direct = c.open(database, true)
+	for range workers {
+		c.proxy(database)
+	}
+	through := c.proxy(database)
+	if c.client, err = app.NewClient(c.open(through, false), m); err != nil {
+		t.Fatal(err)
+	}
+	c.enqueueUpfront()
+	for i := range workers {
+		skew := time.Duration(0)
+		if *chaosSkew {
+			skew = []time.Duration{-10 * time.Minute, 0, 10 * time.Minute}[i%3]
+		}
+		w, err := startWorker(workerParams{
+			name: fmt.Sprintf("worker-%d", i), dir: c.dir, database: c.url(database, i), skew: skew, proxy: c.proxies[i], fail: c.failf,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.workers = append(c.workers, w)
+	}
+	for _, w := range c.workers {
+		w.awaitStart()
+	}
+	return c
+}
+
+// failf notes a failure, from any goroutine.
+func (c *chaos) failf(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.problems++; c.problems <= 20 {
+		c.Errorf(format, args...)
+	}
+}
+
+func (c *chaos) float() float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rng.Float64()
+}
+
+// open opens the database, with its schema if it has none yet.
+func (c *chaos) open(database string, migrate bool) store.Store {
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: database})
+	if err != nil {
+		c.Fatal(err)
+	}
+	if migrate {
+		m, err := app.NewMigrator(db)
+		if err != nil {
+			c.Fatal(err)
+		}
+		if _, err := m.Migrate(c.ctx); err != nil {
+			c.Fatal(err)
+		}
+	}
+	s, err := app.OpenStore(c.ctx, app.StoreParams{Database: db, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// proxy adds a proxy in front of the server and answers the database's URL
+// through it.
+func (c *chaos) proxy(database string) string {
+	u, err := url.Parse(database)
+	if err != nil {
+		c.Fatal(err)
+	}
+	socket := filepath.Join(u.Query().Get("host"), ".s.PGSQL."+u.Query().Get("port"))
+	p, err := newProxy(func() (net.Conn, error) { return net.Dial("unix", socket) })
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(p.close)
+	c.proxies = append(c.proxies, p)
+	return c.url(database, len(c.proxies)-1)
+}
+
+// url is the database's through a proxy.
+func (c *chaos) url(database string, i int) string {
+	u, err := url.Parse(database)
+	if err != nil {
+		c.Fatal(err)
+	}
+	u.Host, u.RawQuery = c.proxies[i].listener.Addr().String(), ""
+	return u.String()
+}
+
+// enqueueUpfront enqueues eight tenths of the runs before anyone works: a large
+// backlog of one tenant, and behind it a little of everybody else's.
+func (c *chaos) enqueueUpfront() {
+	n := *chaosRuns
+	var tenants []string
+	for range n * 6 / 10 {
+		tenants = append(tenants, backlog)
+	}
+	for i := range n * 2 / 10 {
+		tenants = append(tenants, fmt.Sprintf("tenant-%02d", i%others))
+	}
+	for batch := range slices.Chunk(tenants, 1000) {
+		c.enqueue(batch, true)
+	}
+}
+
+// enqueueMeanwhile enqueues the rest, spread over the trouble.
+func (c *chaos) enqueueMeanwhile() {
+	left := *chaosRuns - len(c.upfront)
+	pace := *chaosFor / time.Duration(max(1, left/enqueueBatch))
+	for left > 0 {
+		tenants := make([]string, min(left, enqueueBatch))
+		for i := range tenants {
+			tenants[i] = fmt.Sprintf("late-%02d", (left+i)%others)
+		}
+		c.enqueue(tenants, false)
+		left -= len(tenants)
+		time.Sleep(pace)
+	}
+}
+
+// enqueue enqueues a run for each tenant, and asks again under the same ids
+// until it is acknowledged.
+func (c *chaos) enqueue(tenants []string, upfront bool) {
+	requests := make([]engine.Request, len(tenants))
+	for i, tenant := range tenants {
+		input, err := json.Marshal(map[string]any{"tenant": tenant, "nap": i%10 == 0})
+		if err != nil {
+			c.Fatal(err)
+		}
+		requests[i] = engine.Request{Job: "effects", ID: uuid.Must(uuid.NewV7()).String(), Input: input}
+	}
+	for {
+		_, err := c.client.EnqueueMany(c.ctx, requests)
+		if err == nil {
+			break
+		}
+		if c.ctx.Err() != nil {
+			return
+		}
+		if !errors.Is(err, store.ErrUnknown) && !strings.HasPrefix(abi.CodeOf(err), "X_DATABASE_") {
+			c.failf("enqueue: %v", err)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, r := range requests {
+		c.runs[r.ID] = tenants[i]
+		if upfront {
+			c.upfront[r.ID] = true
+		}
+	}
+}
+
+// run lets the schedule happen, and then waits until every run has ended.
+func (c *chaos) run(schedule []action) {
+	var wg sync.WaitGroup
+	wg.Go(c.enqueueMeanwhile)
+	var server sync.Mutex
+	began := time.Now()
+	for _, a := range schedule {
+		time.Sleep(time.Until(began.Add(a.at)))
+		wg.Go(func() { c.do(a, &server) })
+	}
+	wg.Wait()
+	c.awaitEnd()
+	for _, w := range c.workers {
+		w.close()
+	}
+}
+
+// do is one action. Those on one process, and those on the server, wait for each
+// other.
+func (c *chaos) do(a action, server *sync.Mutex) {
+	if a.kind == restart {
+		server.Lock()
+		defer server.Unlock()
+		if err := c.server.Down(c.ctx, "immediate"); err != nil {
+			c.failf("stop the server: %v", err)
+		}
+		time.Sleep(a.length)
+		if err := c.server.Up(c.ctx); err != nil {
+			c.failf("start the server: %v", err)
+		}
+		return
+	}
+	p := c.proxies[a.target]
+	if a.target < workers {
+		w := c.workers[a.target]
+		w.busy.Lock()
+		defer w.busy.Unlock()
+		switch a.kind {
+		case kill:
+			w.signal(9)
+			return
+		case drain:
+			w.signal(15)
+			return
+		case pause:
+			w.pause(a.length)
+			return
+		}
+	}
+	switch a.kind {
+	case cut:
+		p.cut()
+	case stall:
+		p.setStall(true)
+		time.Sleep(a.length)
+		p.cut()
+		p.setStall(false)
+	case delay:
+		p.setDelay(a.by)
+		time.Sleep(a.length)
+		p.setDelay(0)
+	}
+}
+
+// awaitEnd waits until no run is live. Patience is what tells a run that hangs
+// from one that waits.
+func (c *chaos) awaitEnd() {
+	deadline := time.Now().Add(endPatience)
+	for {
+		s, err := c.direct.Stats(c.ctx)
+		var live int64
+		for _, q := range s.Queues {
+			live += q.Ready + q.Delayed + q.Running + q.Suspended
+		}
+		switch {
+		case err == nil && live == 0:
+			return
+		case time.Now().After(deadline):
+			c.failf("%d runs are still live %v after the trouble was over: %+v, %v", live, endPatience, s.Queues, err)
+			return
+		}
+		time.Sleep(200 * time.Millisecond)
+	}
+}

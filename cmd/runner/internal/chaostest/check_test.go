@@ -1,0 +1,222 @@
+package chaostest
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// check is the account of a round that has ended.
+func (c *chaos) check() {
+	all := c.list()
+	c.checkOnce(all)
+	c.checkHistories(all)
+	c.checkFair(all)
+	c.checkNothingHeld()
+	c.effects.mu.Lock()
+	defer c.effects.mu.Unlock()
+	for _, p := range c.effects.problems {
+		c.failf("%s", p)
+	}
+	c.tell(all)
+}
+
+// list is every run that the store has.
+func (c *chaos) list() []job.Run {
+	var all []job.Run
+	for before := ""; ; {
+		page, err := c.direct.List(c.ctx, store.ListParams{Before: before, Limit: 1000})
+		if err != nil {
+			c.Fatal(err)
+		}
+		if len(page) == 0 {
+			return all
+		}
+		all = append(all, page...)
+		before = page[len(page)-1].ID
+	}
+}
+
+// checkOnce: every acknowledged run is there, once, in a terminal state; none
+// that was not acknowledged is.
+func (c *chaos) checkOnce(all []job.Run) {
+	times := map[string]int{}
+	for _, r := range all {
+		times[r.ID]++
+		if _, ok := c.runs[r.ID]; !ok {
+			c.failf("run %s was not enqueued", r.ID)
+		}
+		if !r.State.Terminal() {
+			c.failf("run %s is %s", r.ID, r.State)
+		}
+	}
+	for id := range c.runs {
+		if times[id] != 1 {
+			c.failf("run %s was acknowledged and is there %d times", id, times[id])
+		}
+	}
+}
+
+// checkHistories looks at each run's timeline and records, several at a time.
+func (c *chaos) checkHistories(all []job.Run) {
+	var wg sync.WaitGroup
+	ids := make(chan string)
+	for range 6 {
+		wg.Go(func() {
+			for id := range ids {
+				c.checkHistory(id)
+			}
+		})
+	}
+	for _, r := range all {
+		ids <- r.ID
+	}
+	close(ids)
+	wg.Wait()
+}
+
+func (c *chaos) checkHistory(id string) {
+	run, err := c.direct.Get(c.ctx, id)
+	if err != nil {
+		c.failf("%v", err)
+		return
+	}
+	attempts, err := c.direct.Attempts(c.ctx, id)
+	if err != nil {
+		c.failf("%v", err)
+		return
+	}
+	steps, err := c.direct.ListSteps(c.ctx, id)
+	if err != nil {
+		c.failf("%v", err)
+		return
+	}
+	c.checkClaims(run, attempts)
+	if run.State != job.Done {
+		c.checkBuried(run, attempts)
+		return
+	}
+	// The output is what the steps recorded, each once, and what was seen outside.
+	var output []string
+	if err := json.Unmarshal(run.Output, &output); err != nil || len(output) != 3 {
+		c.failf("run %s is done with %s", id, run.Output)
+		return
+	}
+	var recorded []string
+	for _, s := range steps {
+		if s.Kind == job.KindSleep {
+			continue
+		}
+		var token string
+		if err := json.Unmarshal(s.Output, &token); err != nil || s.Status != job.StepCompleted {
+			c.failf("run %s: step %s is %s with %s", id, s.Name, s.Status, s.Output)
+		}
+		recorded = append(recorded, token)
+	}
+	if !slices.Equal(output, recorded) {
+		c.failf("run %s answered %v and recorded %v", id, output, recorded)
+	}
+	c.effects.recorded(id, output)
+}
+
+// checkClaims: each claim ended once, and the one that ended the run was the
+// last. A settle under a stale ordinal would leave two records of one claim, or
+// none of another.
+func (c *chaos) checkClaims(run job.Run, attempts []job.AttemptRecord) {
+	want := int64(1)
+	for _, a := range attempts {
+		if a.Claim != want {
+			c.failf("run %s: claim %d ended where %d should have: %v", run.ID, a.Claim, want, attempts)
+			return
+		}
+		if ends := a.Outcome == job.Completed || a.Outcome == job.DeadLettered; ends && a.Claim != run.Claims {
+			c.failf("run %s: claim %d of %d was %s", run.ID, a.Claim, run.Claims, a.Outcome)
+		}
+		want++
+	}
+	// A first attempt that completed leaves no record of its own.
+	if last := want - 1; last != run.Claims && !(last == run.Claims-1 && run.State == job.Done && run.Attempt == 1) {
+		c.failf("run %s was claimed %d times, and %d claims ended: %v", run.ID, run.Claims, last, attempts)
+	}
+}
+
+// checkBuried: what did not end done lost three workers in a row.
+func (c *chaos) checkBuried(run job.Run, attempts []job.AttemptRecord) {
+	orphaned := 0
+	for _, a := range slices.Backward(attempts) {
+		if a.Outcome != job.Orphaned {
+			break
+		}
+		orphaned++
+	}
+	if run.State != job.Dead || run.Error.Code != job.CodeWorkerLost || orphaned < 3 {
+		c.failf("run %s ended %s with %s after %d lost workers: %v", run.ID, run.State, run.Error.Code, orphaned, attempts)
+	}
+}
+
+// checkFair: those who came behind a backlog did not wait for it. In the order of
+// first claims, the last of them stands before most of the backlog.
+func (c *chaos) checkFair(all []job.Run) {
+	var claimed []job.Run
+	for _, r := range all {
+		if c.upfront[r.ID] && !r.StartedAt.IsZero() {
+			claimed = append(claimed, r)
+		}
+	}
+	slices.SortFunc(claimed, func(a, b job.Run) int { return cmp.Or(a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID)) })
+	begun, total, worst := 0, 0, 0
+	for _, r := range claimed {
+		if r.Tenant == backlog {
+			begun++
+			total++
+		} else {
+			worst = begun
+		}
+	}
+	c.Logf("when the last run behind the backlog began, %d of %d of the backlog had", worst, total)
+	if worst > total/4 {
+		c.failf("%d of %d runs of the backlog began before the last run of another tenant", worst, total)
+	}
+}
+
+// checkNothingHeld: no worker is left that holds anything.
+func (c *chaos) checkNothingHeld() {
+	left, err := c.direct.ListWorkers(c.ctx)
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, w := range left {
+		if w.Running > 0 {
+			c.failf("worker %s holds %d runs", w.ID, w.Running)
+		}
+	}
+}
+
+// tell says how much there was of what was tested: a round without it proves
+// nothing.
+func (c *chaos) tell(all []job.Run) {
+	var claims int64
+	states := map[job.State]int{}
+	for _, r := range all {
+		claims += r.Claims
+		states[r.State]++
+	}
+	said := map[string]int{}
+	for _, w := range c.workers {
+		text, _ := os.ReadFile(filepath.Join(c.dir, w.name+".log"))
+		for _, event := range []string{"jobs.lease.lost", "jobs.reclaim.requeued", "jobs.worker.session-retired", "jobs.settle.unowned", "jobs.claim.exhausted", "jobs.worker.settle-failed", "serve.started"} {
+			said[event] += bytes.Count(text, []byte(`"msg":"`+event+`"`))
+		}
+	}
+	c.Logf("%v in %d claims; %d effects, %d of overtaken attempts, %d refused; %v", states, claims, c.effects.effects, c.effects.late, c.effects.refused, said)
+	if said["jobs.reclaim.requeued"] == 0 {
+		c.failf("no run was taken over, so nothing was tested")
+	}
+}

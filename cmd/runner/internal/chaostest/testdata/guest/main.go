@@ -1,0 +1,65 @@
+// Command guest is the handler that the chaos test runs: three steps, each of
+// which has an effect outside and remembers the token that it was given for it.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jobrunner/runner/abi/guest"
+)
+
+func init() { guest.Job("effects", effects) }
+
+func main() {}
+
+// Input is what a run is enqueued with.
+type Input struct {
+	Tenant string `json:"tenant"`
+	Nap    bool   `json:"nap"` // sleep after the first step
+}
+
+// Effect is what a step tells the effects server.
+type Effect struct {
+	Run     string   `json:"run"`
+	Attempt int      `json:"attempt"`
+	Step    int      `json:"step"`
+	Before  []string `json:"before"` // tokens of the steps before, as this attempt has them
+}
+
+func effects(ctx *guest.Ctx, in Input) ([]string, error) {
+	tokens := []string{}
+	for i, name := range []string{"a", "b", "c"} {
+		token, err := guest.Step(ctx, name, func() (string, error) {
+			return effect(ctx, Effect{Run: ctx.RunID(), Attempt: ctx.Attempt(), Step: i, Before: tokens})
+		})
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, token)
+		if i == 0 && in.Nap {
+			ctx.Sleep("nap", 300*time.Millisecond)
+		}
+	}
+	return tokens, nil
+}
+
+func effect(ctx *guest.Ctx, e Effect) (string, error) {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return "", err
+	}
+	resp, err := ctx.HTTP(guest.Request{Method: "POST", URL: os.Getenv("EFFECTS"), Body: body, Timeout: time.Minute})
+	switch {
+	case err != nil:
+		return "", err
+	case resp.Status != 200:
+		return "", fmt.Errorf("the effects server answers %d", resp.Status)
+	case len(resp.Body) == 0:
+		return "", errors.New("the effects server gives no token")
+	}
+	return string(resp.Body), nil
+}

@@ -1,0 +1,173 @@
+package chaostest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// worker is the place of one process, which a supervisor fills again whenever
+// it is empty, as systemd or Kubernetes do.
+type worker struct {
+	name  string
+	proxy *proxy
+	skew  time.Duration
+	fail  func(format string, args ...any) // safe for concurrent use
+
+	busy sync.Mutex // one trouble at a time
+
+	mu      sync.Mutex // guards all below
+	cmd     *exec.Cmd
+	log     *os.File
+	told    syscall.Signal // what the process was sent that ends it
+	closing bool
+	starts  int
+	ended   chan struct{}
+}
+
+// workerParams are what a process is started with.
+type workerParams struct {
+	name     string
+	dir      string // of binary and manifest
+	database string // through the proxy
+	skew     time.Duration
+	proxy    *proxy
+	fail     func(format string, args ...any)
+}
+
+// startWorker starts a process and its supervisor.
+func startWorker(p workerParams) (*worker, error) {
+	log, err := os.OpenFile(filepath.Join(p.dir, p.name+".log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{name: p.name, proxy: p.proxy, skew: p.skew, fail: p.fail, log: log, ended: make(chan struct{})}
+	if err := w.start(p); err != nil {
+		return nil, errors.Join(err, log.Close())
+	}
+	go w.supervise(p)
+	return w, nil
+}
+
+func (w *worker) start(p workerParams) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	cmd := exec.Command(filepath.Join(p.dir, "runner"), "serve", "--listen", "", "--log-format", "json")
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL="+p.database, fmt.Sprintf("RUNNER_TEST_SKEW=%d", int(p.skew.Seconds())))
+	cmd.Stdout, cmd.Stderr = w.log, w.log
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	w.cmd, w.told = cmd, 0
+	w.starts++
+	return nil
+}
+
+// awaitStart waits until the first process works, and looks at its clock.
+func (w *worker) awaitStart() {
+	for {
+		said, _ := os.ReadFile(w.log.Name())
+		if bytes.Contains(said, []byte(`"serve.started"`)) {
+			var first struct{ Time time.Time }
+			if err := json.NewDecoder(bytes.NewReader(said)).Decode(&first); err != nil {
+				w.fail("%s logs %v: %s", w.name, err, said)
+			} else if off := time.Until(first.Time) - w.skew; off.Abs() > time.Minute {
+				w.fail("the clock of %s is %v off from where it should be", w.name, off)
+			}
+			return
+		}
+		select {
+		case <-w.ended:
+			return // it could not be started
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// supervise waits for the process to end, judges how it did, and starts another.
+func (w *worker) supervise(p workerParams) {
+	defer close(w.ended)
+	for {
+		w.mu.Lock()
+		cmd := w.cmd
+		w.mu.Unlock()
+		began, _ := w.log.Seek(0, 1)
+		_ = cmd.Wait() // how it ended is in its state
+		w.mu.Lock()
+		told, closing := w.told, w.closing
+		w.mu.Unlock()
+		w.judge(cmd.ProcessState, told, began)
+		if closing {
+			return
+		}
+		if told == 0 {
+			time.Sleep(200 * time.Millisecond) // as a supervisor does, so that it does not spin
+		}
+		if err := w.start(p); err != nil {
+			w.fail("%s cannot be started: %v", w.name, err)
+			return
+		}
+	}
+}
+
+// judge says so when a process ended as it should not.
+func (w *worker) judge(s *os.ProcessState, told syscall.Signal, from int64) {
+	said, _ := os.ReadFile(w.log.Name())
+	said = said[min(from, int64(len(said))):]
+	if i := bytes.Index(said, []byte("goroutine ")); i >= 0 {
+		w.fail("%s broke: %s", w.name, said[max(0, i-500):min(len(said), i+3000)])
+		return
+	}
+	switch status := s.Sys().(syscall.WaitStatus); {
+	case status.Signaled() && told == syscall.SIGKILL && status.Signal() == told:
+	case told == syscall.SIGTERM && status.Exited() && status.ExitStatus() == 0:
+	case told == syscall.SIGTERM && status.Exited() && (bytes.Contains(said, []byte("X_DATABASE_")) || bytes.Contains(said, []byte("X_INTERRUPTED"))):
+		// It could not say goodbye, and its lease does; or it had not begun.
+	case told == 0 && status.ExitStatus() == 2 && !bytes.Contains(said, []byte(`"serve.started"`)) && bytes.Contains(said, []byte("X_DATABASE_")):
+		// The server was away when it was to start.
+	default:
+		w.fail("%s ended with %v after signal %d: %s", w.name, s, told, said[max(0, len(said)-3000):])
+	}
+}
+
+// signal sends the process that is there now a signal. One that ends it is
+// expected to.
+func (w *worker) signal(sig syscall.Signal) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if sig == syscall.SIGKILL || sig == syscall.SIGTERM {
+		w.told = sig
+	}
+	_ = w.cmd.Process.Signal(sig) // it may have ended
+}
+
+// pause stops the process for d.
+func (w *worker) pause(d time.Duration) {
+	w.signal(syscall.SIGSTOP)
+	time.Sleep(d)
+	w.signal(syscall.SIGCONT)
+}
+
+// close drains the process for good.
+func (w *worker) close() {
+	w.mu.Lock()
+	w.closing = true
+	w.mu.Unlock()
+	w.signal(syscall.SIGTERM)
+	select {
+	case <-w.ended:
+	case <-time.After(30 * time.Second):
+		w.fail("%s does not end when it is told to", w.name)
+		w.signal(syscall.SIGKILL)
+		<-w.ended
+	}
+	_ = w.log.Close()
+}

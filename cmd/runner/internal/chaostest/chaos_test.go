@@ -108,7 +108,8 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.effects = newEffects(c.float)
+	// So slow that the work lasts about half as long as the trouble, undisturbed.
+	c.effects = newEffects(*chaosFor*workers*slots/time.Duration(3**chaosRuns), c.float)
 	t.Cleanup(func() {
 		c.effects.server.CloseClientConnections()
 		c.effects.server.Close()

@@ -17,6 +17,7 @@ import (
 type effects struct {
 	server *httptest.Server
 	rand   func() float64
+	slow   time.Duration // how long an answer takes at most
 
 	mu       sync.Mutex
 	runs     map[string]*seen
@@ -41,8 +42,8 @@ type effect struct {
 	Before  []string `json:"before"`
 }
 
-func newEffects(rand func() float64) *effects {
-	e := &effects{rand: rand, runs: map[string]*seen{}}
+func newEffects(slow time.Duration, rand func() float64) *effects {
+	e := &effects{slow: slow, rand: rand, runs: map[string]*seen{}}
 	e.server = httptest.NewServer(http.HandlerFunc(e.handle))
 	return e
 }
@@ -56,8 +57,8 @@ func (e *effects) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	token := e.note(in)
+	wait, refuse := time.Duration(e.rand()*float64(e.slow)), e.rand() < 0.02
 	e.mu.Lock()
-	wait, refuse := time.Duration(e.rand()*float64(150*time.Millisecond)), e.rand() < 0.02
 	if refuse {
 		e.refused++
 	}
@@ -137,7 +138,7 @@ func (e *effects) recorded(run string, tokens []string) {
 }
 
 func TestEffectsNoticeWhatMustNotBe(t *testing.T) {
-	e := newEffects(func() float64 { return 0 })
+	e := newEffects(0, func() float64 { return 0 })
 	defer e.server.Close()
 	a := e.note(effect{Run: "r", Attempt: 1})
 	again := e.note(effect{Run: "r", Attempt: 2}) // the record of the first was not made

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/storetest"
@@ -113,6 +115,80 @@ func BenchmarkWork(b *testing.B) {
 			claims, d := work(b, s, b.N, 500)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 			b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
+		b.ReportMetric(float64(claims), "claims")
 		})
 	}
 }
+
+// BenchmarkWorkHeldOpen is BenchmarkWork after b.N runs were settled while a
+// transaction was held open, which stays open: compare it with "closed".
+func BenchmarkWorkHeldOpen(b *testing.B) {
+	for _, held := range []string{"closed", "open"} {
+		for _, tenants := range []int{1, 100} {
+			b.Run(fmt.Sprintf("%s/tenants=%d", held, tenants), func(b *testing.B) {
+				s := open(b, migrated(b, Config{}))
+				if held == "open" {
+					tx, err := s.pool.Begin(context.Background())
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer tx.Rollback(context.Background())
+					if _, err := tx.Exec(context.Background(), "SELECT pg_current_xact_id()"); err != nil {
+						b.Fatal(err)
+					}
+				}
+				tenant := func(i int) string { return fmt.Sprint(i % tenants) }
+				for done := 0; done < b.N; done += 50_000 {
+					n := min(50_000, b.N-done)
+					enqueueN(b, s, n, 5000, tenant)
+					work(b, s, n, 500)
+				}
+				const measured = 50_000
+				enqueueN(b, s, measured, 5000, tenant)
+				b.ResetTimer()
+				claims, d := work(b, s, measured, 500)
+				b.ReportMetric(measured/b.Elapsed().Seconds(), "runs/s")
+				b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
+		b.ReportMetric(float64(claims), "claims")
+			})
+		}
+	}
+}
+
+// BenchmarkClaimBeside claims and settles 20,000 runs beside b.N that wait, of as
+// many tenants, and beside b.N that have finished.
+func BenchmarkClaimBeside(b *testing.B) {
+	beside := func(b *testing.B, s *Store, tenants int) {
+		const measured = 20_000
+		enqueueN(b, s, measured, 5000, func(i int) string { return fmt.Sprint(i % tenants) })
+		if _, err := s.pool.Exec(context.Background(), s.cfg.dialect().fill("ANALYZE {schema}.waiting; ANALYZE {schema}.finished"), pgxSimple); err != nil {
+			b.Fatal(err)
+		}
+		b.ResetTimer()
+		claims, d := work(b, s, measured, 200)
+		b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
+		b.ReportMetric(float64(claims), "claims")
+		b.ReportMetric(measured/b.Elapsed().Seconds(), "runs/s")
+	}
+	for _, tenants := range []int{1, 100} {
+		b.Run(fmt.Sprintf("waiting/tenants=%d", tenants), func(b *testing.B) {
+			s := open(b, migrated(b, Config{}))
+			enqueueN(b, s, b.N, 5000, func(i int) string { return fmt.Sprint(i % tenants) })
+			beside(b, s, tenants)
+		})
+	}
+	b.Run("finished", func(b *testing.B) {
+		s := open(b, migrated(b, Config{}))
+		if _, err := s.pool.Exec(context.Background(), s.cfg.dialect().fill(`
+			INSERT INTO {schema}.finished (id, job, queue, tenant, state, priority, attempt, max_attempts, claims, orphans,
+				run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, input, output)
+			SELECT ({schema}.floor_id(now() - interval '5 minutes' + n * interval '0.01 ms')::text)::uuid, 'bench/noop', 'q', '', 'done', 0, 1, 3, 1, 0,
+				now(), now(), now(), now(), now(), now() + interval '1 day', 'w', '{}', '{}'
+			FROM generate_series(1, `+fmt.Sprint(b.N)+`) n ON CONFLICT DO NOTHING`), pgxSimple); err != nil {
+			b.Fatal(err)
+		}
+		beside(b, s, 1)
+	})
+}
+
+const pgxSimple = pgx.QueryExecModeSimpleProtocol

@@ -1,3 +1,12 @@
+-- define: of_u
+-- Equality with u.id, said so that the planner can only look each row of u up:
+-- plans are made once and kept, and one made while a table was empty would
+-- otherwise read all of it for each of the rows.
+= ANY (ARRAY[u.id])
+
+-- define: key_of_u
+k.job = ANY (ARRAY[u.job]) AND k.tenant = u.tenant AND k.key = u.key
+
 -- name: enqueue
 -- $1 ids, $2 jobs, $3 queues, $4 tenants, $5 keys, $6 inputs (NULL: apart),
 -- $7 priorities, $8 attempts, $9 times or NULL, $10 delays in ms, $11 parents,
@@ -26,7 +35,7 @@ RETURNING id, state, run_at <= {now} + interval '1 second' AS soon
 -- $1 ids, $2 inputs: of runs that were inserted
 INSERT INTO {schema}.inputs (run_id, input)
 SELECT u.id, u.input FROM unnest($1::uuid[], $2::bytea[]) u(id, input)
-WHERE EXISTS (SELECT FROM {schema}.waiting w WHERE w.id = u.id)
+JOIN {schema}.waiting w ON w.id {of_u} AND w.claims >= 0
 ON CONFLICT DO NOTHING
 
 -- name: check_new
@@ -35,49 +44,49 @@ ON CONFLICT DO NOTHING
 -- was taken for a row that was then refused. Read after the insert, it cannot
 -- miss a run on its way from one table to the next: the insert waited for it.
 SELECT CASE
-  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id) THEN {schema}.refuse()
-  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id) THEN {schema}.refuse()
+  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id {of_u} AND f.claims >= 0) THEN {schema}.refuse()
+  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id {of_u} AND r.claims >= 0) THEN {schema}.refuse()
   WHEN EXISTS (
     SELECT FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) u(id, job, tenant, key)
-    JOIN {schema}.live_keys k ON k.job = u.job AND k.tenant = u.tenant AND k.key = u.key AND k.run_id = u.id
-    LEFT JOIN {schema}.waiting w ON w.id = u.id
+    JOIN {schema}.live_keys k ON {key_of_u} AND k.run_id = u.id
+    LEFT JOIN {schema}.waiting w ON w.id {of_u}
     WHERE (w.job, w.tenant, w.key) IS DISTINCT FROM (u.job, u.tenant, u.key)) THEN {schema}.refuse()
   END
 
 -- name: undo_enqueue
 -- $1 ids that were just inserted, though they name runs that began or ended
 WITH w AS (DELETE FROM {schema}.waiting WHERE id = ANY ($1::uuid[]) RETURNING id, job, tenant, key)
-DELETE FROM {schema}.live_keys k USING w
-WHERE w.key IS NOT NULL AND k.job = w.job AND k.tenant = w.tenant AND k.key = w.key AND k.run_id = w.id
+DELETE FROM {schema}.live_keys k USING w u
+WHERE u.key IS NOT NULL AND {key_of_u} AND k.run_id = u.id
 
 -- name: drop_keys
 -- $1 ids, $2 jobs, $3 tenants, $4 keys: frees those that were taken for a row
 -- that was then refused
 DELETE FROM {schema}.live_keys k USING unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(id, job, tenant, key)
-WHERE k.job = u.job AND k.tenant = u.tenant AND k.key = u.key AND k.run_id = u.id
-  AND NOT EXISTS (SELECT FROM {schema}.waiting w WHERE w.id = u.id AND w.key = u.key AND w.job = u.job AND w.tenant = u.tenant)
-  AND NOT EXISTS (SELECT FROM {schema}.running r WHERE r.id = u.id AND r.key = u.key AND r.job = u.job AND r.tenant = u.tenant)
+WHERE {key_of_u} AND k.run_id = u.id
+  AND NOT EXISTS (SELECT FROM {schema}.waiting w WHERE w.id {of_u} AND w.key = u.key AND w.job = u.job AND w.tenant = u.tenant)
+  AND NOT EXISTS (SELECT FROM {schema}.running r WHERE r.id {of_u} AND r.key = u.key AND r.job = u.job AND r.tenant = u.tenant)
 
 -- name: began
 -- $1 ids: which of them name a run that began or ended
-SELECT r.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id
+SELECT r.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id {of_u} AND r.claims >= 0
 UNION ALL
-SELECT f.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id
+SELECT f.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id {of_u} AND f.claims >= 0
 
 -- name: find_states
 -- $1 ids
-SELECT w.id, w.state FROM unnest($1::uuid[]) u(id) JOIN {schema}.waiting w ON w.id = u.id
+SELECT w.id, w.state FROM unnest($1::uuid[]) u(id) JOIN {schema}.waiting w ON w.id {of_u}
 UNION ALL
-SELECT r.id, 'running' FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id = u.id
+SELECT r.id, 'running' FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id {of_u} AND r.claims >= 0
 UNION ALL
-SELECT f.id, f.state FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id = u.id
+SELECT f.id, f.state FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id {of_u}
 
 -- name: find_holders
 -- $1 jobs, $2 tenants, $3 keys: the live run that holds each, in order
 SELECT u.ord, k.run_id,
   coalesce((SELECT w.state FROM {schema}.waiting w WHERE w.id = k.run_id), 'running') AS state
 FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY u(job, tenant, key, ord)
-JOIN {schema}.live_keys k ON k.job = u.job AND k.tenant = u.tenant AND k.key = u.key
+JOIN {schema}.live_keys k ON {key_of_u}
 
 -- name: find_live
 -- $1 job, $2 tenant, $3 key

@@ -1,15 +1,15 @@
 -- name: purge
 -- $1 limit: the runs that expired first, with all that hangs on them
 WITH gone AS (
-  DELETE FROM {schema}.finished f USING (
-    SELECT id FROM {schema}.finished WHERE expires_at <= {now} ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED) e
-  WHERE f.id = e.id RETURNING f.id, f.queue, f.state
+  DELETE FROM {schema}.finished f WHERE f.id = ANY (ARRAY(
+    SELECT id FROM {schema}.finished WHERE expires_at <= {now} ORDER BY expires_at LIMIT $1 FOR UPDATE SKIP LOCKED))
+  RETURNING f.id, f.queue, f.state
 ), steps AS (
-  DELETE FROM {schema}.steps s USING gone WHERE s.run_id = gone.id
+  DELETE FROM {schema}.steps s USING gone u WHERE s.run_id {of_u}
 ), attempts AS (
-  DELETE FROM {schema}.attempts a USING gone WHERE a.run_id = gone.id
+  DELETE FROM {schema}.attempts a USING gone u WHERE a.run_id {of_u}
 ), inputs AS (
-  DELETE FROM {schema}.inputs i USING gone WHERE i.run_id = gone.id
+  DELETE FROM {schema}.inputs i USING gone u WHERE i.run_id {of_u}
 ), counted AS (
   INSERT INTO {schema}.tally (queue, state, n) SELECT queue, state, -count(*) FROM gone GROUP BY queue, state
 )

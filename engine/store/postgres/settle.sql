@@ -1,8 +1,8 @@
 -- define: forget_keys
 -- of runs that ended
 forgotten AS (
-  DELETE FROM {schema}.live_keys k USING ended e
-  WHERE e.key IS NOT NULL AND k.job = e.job AND k.tenant = e.tenant AND k.key = e.key AND k.run_id = e.id
+  DELETE FROM {schema}.live_keys k USING ended u
+  WHERE u.key IS NOT NULL AND {key_of_u} AND k.run_id = u.id
 )
 
 -- name: settle_done
@@ -13,7 +13,7 @@ WITH u AS MATERIALIZED (
     u(id, worker, claim, output, keep, module, progress, ord)
 ), ended AS (
   DELETE FROM {schema}.running r USING u
-  WHERE r.id = u.id AND r.worker = u.worker AND r.claims = u.claim
+  WHERE r.id {of_u} AND r.worker = u.worker AND r.claims = u.claim
   RETURNING r.*, u.ord, u.output, u.keep, u.module AS new_module, u.progress AS new_progress
 ), moved AS (
   INSERT INTO {schema}.finished (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
@@ -51,7 +51,7 @@ WITH u AS MATERIALIZED (
       step_error, step_output, ord)
 ), gone AS (
   DELETE FROM {schema}.running r USING u
-  WHERE r.id = u.id AND r.worker = u.worker AND r.claims = u.claim
+  WHERE r.id {of_u} AND r.worker = u.worker AND r.claims = u.claim
   RETURNING r.*, u.ord, u.outcome, u.to_state, u.uncounted, u.new_orphans, u.reported, u.attempt_error, u.run_error, u.output, u.keep,
     coalesce(u.new_module, r.module) AS new_module, coalesce(u.new_progress, r.progress) AS new_progress,
     u.step, u.step_kind, u.step_status, u.step_attempts, u.elapsed, u.step_error, u.step_output,
@@ -105,7 +105,7 @@ SELECT u.ord, s.due
 FROM unnest($1::uuid[], $2::text[], $3::bigint[]) WITH ORDINALITY u(id, worker, claim, ord)
 CROSS JOIN LATERAL (
   SELECT a.run_at AS due FROM {schema}.attempts a
-  WHERE a.run_id = u.id AND a.claim = u.claim AND a.worker = u.worker AND a.reported
+  WHERE a.run_id {of_u} AND a.claim = u.claim AND a.worker = u.worker AND a.reported
   UNION ALL
   SELECT NULL FROM {schema}.finished f
-  WHERE f.id = u.id AND f.claims = 1 AND u.claim = 1 AND f.state = 'done' AND f.worker = u.worker) s
+  WHERE f.id {of_u} AND f.claims = 1 AND u.claim = 1 AND f.state = 'done' AND f.worker = u.worker) s

@@ -19,20 +19,19 @@ WITH u AS MATERIALIZED (
     $8::bigint[], $9::timestamptz[], $10::bigint[], $11::text[], $12::bytea[], $13::text[]) WITH ORDINALITY
     u(id, worker, claim, name, kind, status, attempts, sleep, wake_at, elapsed, error, output, module, ord)
 ), held AS (
-  SELECT r.id, r.module, u.ord FROM u JOIN {schema}.running r ON r.id = u.id
+  SELECT u.* FROM u JOIN {schema}.running r ON r.id {of_u}
   WHERE r.worker = u.worker AND r.claims = u.claim
   FOR NO KEY UPDATE OF r
 ), pin AS (
-  UPDATE {schema}.running r SET module = m.module
-  FROM (SELECT DISTINCT ON (h.id) h.id, u.module FROM held h JOIN u ON u.ord = h.ord
-    WHERE u.module IS NOT NULL ORDER BY h.id, h.ord DESC) m
-  WHERE r.id = m.id AND r.module IS DISTINCT FROM m.module
+  UPDATE {schema}.running r SET module = u.module
+  FROM (SELECT DISTINCT ON (h.id) h.id, h.module FROM held h WHERE h.module IS NOT NULL ORDER BY h.id, h.ord DESC) u
+  WHERE r.id {of_u} AND r.module IS DISTINCT FROM u.module
 ), saved AS (
   INSERT INTO {schema}.steps (run_id, name, ordinal, kind, status, attempts, wake_at, started_at, finished_at, error, output)
-  SELECT h.id, u.name, nextval({step_ordinal}), u.kind, u.status, u.attempts,
-    coalesce(u.wake_at, {now} + u.sleep * interval '1 millisecond'),
-    {now} - u.elapsed * interval '1 millisecond', {now}, u.error, u.output
-  FROM held h JOIN u ON u.ord = h.ord ORDER BY u.ord
+  SELECT id, name, nextval({step_ordinal}), kind, status, attempts,
+    coalesce(wake_at, {now} + sleep * interval '1 millisecond'),
+    {now} - elapsed * interval '1 millisecond', {now}, error, output
+  FROM (SELECT * FROM held ORDER BY ord) h
   {upsert_step}
 )
 SELECT ord, {now} FROM held
@@ -41,6 +40,6 @@ SELECT ord, {now} FROM held
 -- $1 ids, $2 workers, $3 claims: which of them are held, locked until the end of
 -- the transaction.
 SELECT u.ord FROM unnest($1::uuid[], $2::text[], $3::bigint[]) WITH ORDINALITY u(id, worker, claim, ord)
-JOIN {schema}.running r ON r.id = u.id
+JOIN {schema}.running r ON r.id {of_u}
 WHERE r.worker = u.worker AND r.claims = u.claim
 FOR NO KEY UPDATE OF r

@@ -19,7 +19,7 @@ WITH renewed AS (
   SELECT u.ord, CASE WHEN r.id IS NOT NULL THEN 'running' ELSE coalesce(
       (SELECT w.state FROM {schema}.waiting w WHERE w.id = u.id), (SELECT f.state FROM {schema}.finished f WHERE f.id = u.id)) END AS state
   FROM unnest($3::uuid[], $4::bigint[]) WITH ORDINALITY u(id, claim, ord)
-  LEFT JOIN {schema}.running r ON r.id = u.id
+  LEFT JOIN {schema}.running r ON r.id {of_u}
   WHERE NOT EXISTS (SELECT FROM renewed) OR r.worker IS DISTINCT FROM $1 OR r.claims IS DISTINCT FROM u.claim
 )
 SELECT EXISTS (SELECT FROM renewed) AS alive, lost.ord, lost.state FROM (VALUES (1)) one LEFT JOIN lost ON true

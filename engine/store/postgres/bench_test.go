@@ -115,7 +115,7 @@ func BenchmarkWork(b *testing.B) {
 			claims, d := work(b, s, b.N, 500)
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "runs/s")
 			b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
-		b.ReportMetric(float64(claims), "claims")
+			b.ReportMetric(float64(claims), "claims")
 		})
 	}
 }
@@ -149,7 +149,7 @@ func BenchmarkWorkHeldOpen(b *testing.B) {
 				claims, d := work(b, s, measured, 500)
 				b.ReportMetric(measured/b.Elapsed().Seconds(), "runs/s")
 				b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
-		b.ReportMetric(float64(claims), "claims")
+				b.ReportMetric(float64(claims), "claims")
 			})
 		}
 	}
@@ -182,7 +182,7 @@ func BenchmarkClaimBeside(b *testing.B) {
 		if _, err := s.pool.Exec(context.Background(), s.cfg.dialect().fill(`
 			INSERT INTO {schema}.finished (id, job, queue, tenant, state, priority, attempt, max_attempts, claims, orphans,
 				run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, input, output)
-			SELECT ({schema}.floor_id(now() - interval '5 minutes' + n * interval '0.01 ms')::text)::uuid, 'bench/noop', 'q', '', 'done', 0, 1, 3, 1, 0,
+			SELECT (left({schema}.floor_id(now() - interval '1 hour' + n / 100 * interval '1 ms')::text, 24) || lpad(to_hex(n), 12, '0'))::uuid, 'bench/noop', 'q', '', 'done', 0, 1, 3, 1, 0,
 				now(), now(), now(), now(), now(), now() + interval '1 day', 'w', '{}', '{}'
 			FROM generate_series(1, `+fmt.Sprint(b.N)+`) n ON CONFLICT DO NOTHING`), pgxSimple); err != nil {
 			b.Fatal(err)

@@ -2,6 +2,10 @@ package postgres
 
 import (
 	"context"
+	"encoding/binary"
+	"io"
+	"math"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,7 +30,8 @@ func (b *entries) copyable() bool {
 	return true
 }
 
-var copyColumns = []string{"id", "job", "queue", "tenant", "priority", "max_attempts", "parent", "enqueued_by", "traceparent", "input"}
+// copyColumns are those of a row that COPY sends; the others have defaults.
+const copyColumns = "id, job, queue, tenant, priority, max_attempts, parent, enqueued_by, traceparent, input"
 
 // copyNew is enqueueNew by COPY, all or nothing.
 func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error) {
@@ -38,22 +43,24 @@ func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error)
 			apart = append(apart, i)
 		}
 	}
+	into := pgx.Identifier{s.cfg.Schema, "waiting"}.Sanitize() + " (" + copyColumns + ")"
+	inputs := pgx.Identifier{s.cfg.Schema, "inputs"}.Sanitize() + " (run_id, input)"
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		_, err := tx.CopyFrom(ctx, pgx.Identifier{s.cfg.Schema, "waiting"}, copyColumns, &copyRows{b: b})
-		if err != nil {
+		rows := copyEncoder{b: b}
+		if err := copyTo(ctx, tx, into, len(all), func(w *copyBuffer, n int) { rows.run(w, n) }); err != nil {
 			return err
 		}
 		if len(apart) > 0 {
-			_, err := tx.CopyFrom(ctx, pgx.Identifier{s.cfg.Schema, "inputs"}, []string{"run_id", "input"},
-				pgx.CopyFromSlice(len(apart), func(n int) ([]any, error) {
-					i := apart[n]
-					return []any{b.ids[i].param(), b.batch[i].Input}, nil
-				}))
+			err := copyTo(ctx, tx, inputs, len(apart), func(w *copyBuffer, n int) {
+				w.fields(2)
+				w.bytes(b.ids[apart[n]][:])
+				w.bytes(b.batch[apart[n]].Input)
+			})
 			if err != nil {
 				return err
 			}
 		}
-		calls := []call{{st: qCheckNew, args: append([]any{b.picked(all)}, b.withKey(nil)...)}}
+		calls := []call{b.check(all)}
 		if len(notify) > 0 {
 			calls = append(calls, s.notes.call(notify))
 		}
@@ -71,38 +78,103 @@ func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error)
 	return nil, nil
 }
 
-// copyRows feeds a batch to COPY. The columns it leaves out have defaults.
-type copyRows struct {
-	b    *entries
-	i    int
-	vals [10]any
-	// The texts of the row before, which most rows repeat.
-	job, queue string
+// copyTo sends n rows in the binary format of COPY.
+func copyTo(ctx context.Context, tx pgx.Tx, into string, n int, row func(w *copyBuffer, n int)) error {
+	r := &copyReader{n: n, row: row}
+	_, err := tx.Conn().PgConn().CopyFrom(ctx, r, "COPY "+into+" FROM STDIN (FORMAT binary)")
+	return err
 }
 
-func (c *copyRows) Next() bool { return c.i < len(c.b.batch) }
-func (c *copyRows) Err() error { return nil }
+// copyReader makes rows as they are read.
+type copyReader struct {
+	copyBuffer
+	n, at int // rows in all, and made
+	off   int // bytes of the buffer that were read
+	row   func(w *copyBuffer, n int)
+	ended bool
+}
 
-func (c *copyRows) Values() ([]any, error) {
-	p := &c.b.batch[c.i]
-	if c.i == 0 || p.Job != c.job {
-		c.job, c.vals[1] = p.Job, enc(p.Job)
+func (r *copyReader) Read(p []byte) (int, error) {
+	if r.off == len(r.buf) {
+		r.buf, r.off = r.buf[:0], 0
+		if r.at == 0 && !r.ended {
+			r.buf = append(r.buf, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
+		}
+		for ; r.at < r.n && len(r.buf) < len(p); r.at++ {
+			r.row(&r.copyBuffer, r.at)
+		}
+		if r.at == r.n && !r.ended {
+			r.buf = binary.BigEndian.AppendUint16(r.buf, math.MaxUint16)
+			r.ended = true
+		}
+		if len(r.buf) == 0 {
+			return 0, io.EOF
+		}
 	}
-	if c.i == 0 || p.Queue != c.queue {
-		c.queue, c.vals[2] = p.Queue, enc(p.Queue)
+	n := copy(p, r.buf[r.off:])
+	r.off += n
+	return n, nil
+}
+
+// copyBuffer holds rows in the binary format.
+type copyBuffer struct{ buf []byte }
+
+func (w *copyBuffer) fields(n int) { w.buf = binary.BigEndian.AppendUint16(w.buf, uint16(n)) }
+
+func (w *copyBuffer) bytes(v []byte) {
+	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(len(v)))
+	w.buf = append(w.buf, v...)
+}
+
+func (w *copyBuffer) text(v string) {
+	w.buf = binary.BigEndian.AppendUint32(w.buf, uint32(len(v)))
+	w.buf = append(w.buf, v...)
+}
+
+func (w *copyBuffer) null() { w.buf = binary.BigEndian.AppendUint32(w.buf, math.MaxUint32) }
+
+func (w *copyBuffer) textOrNull(v string) {
+	if v == "" {
+		w.null()
+		return
 	}
-	c.vals[0] = c.b.ids[c.i].param()
-	c.vals[3] = enc(p.Tenant)
-	c.vals[4], c.vals[5] = int16(p.Priority), int32(p.MaxAttempts)
-	c.vals[6], c.vals[7], c.vals[8] = idParam(p.Parent), encOrNull(p.EnqueuedBy), encOrNull(p.Traceparent)
-	switch {
-	case len(p.Input) > inlineInput:
-		c.vals[9] = []byte(nil)
-	case p.Input == nil:
-		c.vals[9] = []byte{}
-	default:
-		c.vals[9] = p.Input
+	w.text(enc(v))
+}
+
+// copyEncoder writes the rows of a batch.
+type copyEncoder struct {
+	b *entries
+	// The texts of the row before, which most rows repeat, as they are and as
+	// they are stored.
+	job, queue             string
+	storedJob, storedQueue string
+}
+
+func (c *copyEncoder) run(w *copyBuffer, n int) {
+	p := &c.b.batch[n]
+	if n == 0 || p.Job != c.job {
+		c.job, c.storedJob = p.Job, enc(p.Job)
 	}
-	c.i++
-	return c.vals[:], nil
+	if n == 0 || p.Queue != c.queue {
+		c.queue, c.storedQueue = p.Queue, enc(p.Queue)
+	}
+	w.fields(1 + strings.Count(copyColumns, ","))
+	w.bytes(c.b.ids[n][:])
+	w.text(c.storedJob)
+	w.text(c.storedQueue)
+	w.text(enc(p.Tenant))
+	w.buf = binary.BigEndian.AppendUint16(append(w.buf, 0, 0, 0, 2), uint16(p.Priority))
+	w.buf = binary.BigEndian.AppendUint32(append(w.buf, 0, 0, 0, 4), uint32(p.MaxAttempts))
+	if parent, ok := parseUUID(p.Parent); ok {
+		w.bytes(parent[:])
+	} else {
+		w.null()
+	}
+	w.textOrNull(p.EnqueuedBy)
+	w.textOrNull(p.Traceparent)
+	if len(p.Input) > inlineInput {
+		w.null()
+	} else {
+		w.bytes(p.Input)
+	}
 }

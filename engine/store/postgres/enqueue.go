@@ -228,6 +228,19 @@ func (b *entries) insert(which []int, inserted func(id uuid, state job.State, so
 	return calls
 }
 
+// check is the statement that fails if some entries turn out not to be new.
+func (b *entries) check(which []int) call {
+	low, high := b.ids[which[0]], b.ids[which[0]]
+	for _, i := range which {
+		if id := b.ids[i]; slices.Compare(id[:], low[:]) < 0 {
+			low = id
+		} else if slices.Compare(id[:], high[:]) > 0 {
+			high = id
+		}
+	}
+	return call{st: qCheckNew, args: append([]any{b.picked(which), low.param(), high.param()}, b.withKey(which)...)}
+}
+
 // withKey are the arguments for the entries among which that have a key.
 func (b *entries) withKey(which []int) []any {
 	var ids []pgtype.UUID
@@ -255,7 +268,7 @@ func (s *Store) enqueueNew(ctx context.Context, b *entries) (left []int, err err
 	err = s.write(ctx, func(q queryer) error {
 		b.clear(all)
 		calls := b.insert(all, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
-		calls = append(calls, call{st: qCheckNew, args: append([]any{b.picked(all)}, b.withKey(all)...)})
+		calls = append(calls, b.check(all))
 		if len(notify) > 0 {
 			calls = append(calls, s.notes.call(notify))
 		}

@@ -39,15 +39,16 @@ JOIN {schema}.waiting w ON w.id {of_u} AND w.claims >= 0
 ON CONFLICT DO NOTHING
 
 -- name: check_new
--- $1 ids; $2 ids, $3 jobs, $4 tenants, $5 keys of those with a key. Fails, and
+-- $1 ids, $2 the lowest, $3 the highest of them (so that only the partitions in
+-- between are opened); $4 ids, $5 jobs, $6 tenants, $7 keys of those with a key. Fails, and
 -- the transaction with it, if an id names a run that began or ended, or if a key
 -- was taken for a row that was then refused. Read after the insert, it cannot
 -- miss a run on its way from one table to the next: the insert waited for it.
 SELECT CASE
-  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id {of_u} AND f.claims >= 0) THEN {schema}.refuse()
-  WHEN EXISTS (SELECT FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id {of_u} AND r.claims >= 0) THEN {schema}.refuse()
+  WHEN EXISTS (SELECT FROM {schema}.finished f WHERE f.id = ANY ($1::uuid[]) AND f.id BETWEEN $2 AND $3) THEN {schema}.refuse()
+  WHEN EXISTS (SELECT FROM {schema}.running r WHERE r.id = ANY ($1::uuid[])) THEN {schema}.refuse()
   WHEN EXISTS (
-    SELECT FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[]) u(id, job, tenant, key)
+    SELECT FROM unnest($4::uuid[], $5::text[], $6::text[], $7::text[]) u(id, job, tenant, key)
     JOIN {schema}.live_keys k ON {key_of_u} AND k.run_id = u.id
     LEFT JOIN {schema}.waiting w ON w.id {of_u}
     WHERE (w.job, w.tenant, w.key) IS DISTINCT FROM (u.job, u.tenant, u.key)) THEN {schema}.refuse()

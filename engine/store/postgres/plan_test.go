@@ -47,7 +47,7 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 		{qHold, []any{none, texts, []int64{}}},
 		{qSaveSteps, []any{none, texts, []int64{}, texts, texts, texts, []int32{}, []*int64{}, []*time.Time{}, []int64{}, texts, [][]byte{}, texts}},
 		{qRenew, []any{"w", int64(3600_000), none, []int64{}}},
-		{qCheckNew, []any{none, none, texts, texts, texts}},
+		{qCheckNew, []any{none, uuid{}.param(), uuid{}.param(), none, texts, texts, texts}},
 		{qFindStates, []any{none}},
 		{qBegan, []any{none}},
 		{qFindHolders, []any{texts, texts, texts}},
@@ -127,14 +127,16 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 	run("save steps", func(tx pgx.Tx) error {
 		return s.saveRound(ctx, tx, steps[:batch], inOrder(batch), make([]store.StepResult, batch))
 	})
-	run("settle done", func(tx pgx.Tx) error { return s.runAll(ctx, tx, s.newSettling(settles, inOrder(batch), out).calls()...) })
+	run("settle done", func(tx pgx.Tx) error {
+		return s.runAll(ctx, tx, s.newSettling(settles, inOrder(batch), out).calls()...)
+	})
 	run("settle", func(tx pgx.Tx) error { return s.runAll(ctx, tx, s.newSettling(rest, inOrder(batch), out).calls()...) })
 	run("check new", func(tx pgx.Tx) error {
 		fresh := make([]pgtype.UUID, batch)
 		for i := range fresh {
 			fresh[i] = idParam(newID())
 		}
-		return s.run(ctx, tx, call{st: qCheckNew, args: []any{fresh, none, texts, texts, texts}})
+		return s.run(ctx, tx, call{st: qCheckNew, args: []any{fresh, fresh[0], fresh[batch-1], none, texts, texts, texts}})
 	})
 	run("find states", func(tx pgx.Tx) error { return s.run(ctx, tx, call{st: qFindStates, args: []any{ids[:batch]}}) })
 	run("began", func(tx pgx.Tx) error { return s.run(ctx, tx, call{st: qBegan, args: []any{ids[:batch]}}) })

@@ -6,7 +6,7 @@ BIN         := bin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 10s
 CHAOS_FOR   ?= 1m
-CHAOS_RUNS  ?= 5000
+CHAOS_RUNS  ?= 1600
 CHAOS_SEED  ?= 0
 
 # demo and bench: sqlite, or postgres on a throwaway server of what is installed.
@@ -80,7 +80,7 @@ else
 	$(BIN)/runner bench
 endif
 
-chaos: ## kill, pause, cut and crash a fleet for CHAOS_FOR (1m), then audit CHAOS_RUNS (5000)
+chaos: ## kill, pause, cut and crash a fleet for CHAOS_FOR (1m), then audit CHAOS_RUNS (1600)
 	$(GO) test ./cmd/runner/internal/chaostest -run Whatever -count=1 -v -timeout 0 \
 		-chaos.for=$(CHAOS_FOR) -chaos.runs=$(CHAOS_RUNS) -chaos.seed=$(CHAOS_SEED) -chaos.skew
 

@@ -20,12 +20,20 @@ func (c *chaos) check() {
 	c.checkHistories(all)
 	c.checkFair(all)
 	c.checkNothingHeld()
+	done := 0
+	for _, r := range all {
+		if r.State == job.Done {
+			done++
+		}
+	}
+	c.checkCommits(done)
+	unowned := c.checkUnowned()
 	c.effects.mu.Lock()
 	defer c.effects.mu.Unlock()
 	for _, p := range c.effects.problems {
 		c.failf("%s", p)
 	}
-	c.tell(all)
+	c.tell(all, unowned)
 }
 
 // list is every run that the store has.
@@ -142,7 +150,7 @@ func (c *chaos) checkClaims(run job.Run, attempts []job.AttemptRecord) {
 		want++
 	}
 	// A first attempt that completed leaves no record of its own.
-	if last := want - 1; last != run.Claims && !(last == run.Claims-1 && run.State == job.Done && run.Attempt == 1) {
+	if last := want - 1; last != run.Claims && !(last == 0 && run.Claims == 1 && run.State == job.Done) {
 		c.failf("run %s was claimed %d times, and %d claims ended: %v", run.ID, run.Claims, last, attempts)
 	}
 }
@@ -201,7 +209,7 @@ func (c *chaos) checkNothingHeld() {
 
 // tell says how much there was of what was tested: a round without it proves
 // nothing.
-func (c *chaos) tell(all []job.Run) {
+func (c *chaos) tell(all []job.Run, unowned int) {
 	var claims int64
 	states := map[job.State]int{}
 	for _, r := range all {
@@ -211,11 +219,12 @@ func (c *chaos) tell(all []job.Run) {
 	said := map[string]int{}
 	for _, w := range c.workers {
 		text, _ := os.ReadFile(filepath.Join(c.dir, w.name+".log"))
-		for _, event := range []string{"jobs.lease.lost", "jobs.reclaim.requeued", "jobs.worker.session-retired", "jobs.settle.unowned", "jobs.claim.exhausted", "jobs.worker.settle-failed", "serve.started"} {
+		for _, event := range []string{"jobs.lease.lost", "jobs.reclaim.requeued", "jobs.worker.session-retired", "jobs.claim.exhausted", "jobs.worker.settle-failed", "serve.started"} {
 			said[event] += bytes.Count(text, []byte(`"msg":"`+event+`"`))
 		}
 	}
-	c.Logf("%v in %d claims; %d effects, %d of overtaken attempts, %d refused; %v", states, claims, c.effects.effects, c.effects.late, c.effects.refused, said)
+	c.Logf("%v in %d claims; %d effects, %d of overtaken attempts, %d refused; %d settles refused; %v",
+		states, claims, c.effects.effects, c.effects.late, c.effects.refused, unowned, said)
 	if said["jobs.reclaim.requeued"] == 0 {
 		c.failf("no run was taken over, so nothing was tested")
 	}

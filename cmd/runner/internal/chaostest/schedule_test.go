@@ -17,7 +17,7 @@ const (
 	pause   kind = "pause"   // SIGSTOP for longer than the lease, then SIGCONT
 	drain   kind = "drain"   // SIGTERM, and a new process in its place, as a deploy does
 	cut     kind = "cut"     // all connections of a process
-	stall   kind = "stall"   // its bytes are held back for longer than the lease, then its connections are cut
+	stall   kind = "stall"   // its bytes are held back, often for longer than the lease, and then arrive
 	delay   kind = "delay"   // its bytes are late
 	restart kind = "restart" // the server stops in immediate mode and comes back
 )
@@ -64,7 +64,7 @@ func plan(rng *rand.Rand, length time.Duration) []action {
 		case pause:
 			a.length = some(lease*6/5, lease*5/2)
 		case stall:
-			a.length, a.target = some(lease/2, lease*3/2), rng.IntN(workers+1)
+			a.length, a.target = some(lease/2, lease*2), rng.IntN(workers+1)
 		case cut:
 			a.target = rng.IntN(workers + 1)
 		case delay:

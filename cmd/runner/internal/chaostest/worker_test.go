@@ -26,11 +26,14 @@ type worker struct {
 	mu      sync.Mutex // guards all below
 	cmd     *exec.Cmd
 	log     *os.File
-	told    syscall.Signal // what the process was sent that ends it
+	told    told
 	closing bool
 	starts  int
 	ended   chan struct{}
 }
+
+// told is which signals the process was sent that end it.
+type told struct{ kill, term bool }
 
 // workerParams are what a process is started with.
 type workerParams struct {
@@ -66,7 +69,7 @@ func (w *worker) start(p workerParams) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	w.cmd, w.told = cmd, 0
+	w.cmd, w.told = cmd, told{}
 	w.starts++
 	return nil
 }
@@ -102,13 +105,13 @@ func (w *worker) supervise(p workerParams) {
 		began, _ := w.log.Seek(0, 1)
 		_ = cmd.Wait() // how it ended is in its state
 		w.mu.Lock()
-		told, closing := w.told, w.closing
+		sent, closing := w.told, w.closing
 		w.mu.Unlock()
-		w.judge(cmd.ProcessState, told, began)
+		w.judge(cmd.ProcessState, sent, began)
 		if closing {
 			return
 		}
-		if told == 0 {
+		if sent == (told{}) {
 			time.Sleep(200 * time.Millisecond) // as a supervisor does, so that it does not spin
 		}
 		if err := w.start(p); err != nil {
@@ -119,22 +122,23 @@ func (w *worker) supervise(p workerParams) {
 }
 
 // judge says so when a process ended as it should not.
-func (w *worker) judge(s *os.ProcessState, told syscall.Signal, from int64) {
+func (w *worker) judge(s *os.ProcessState, told told, from int64) {
 	said, _ := os.ReadFile(w.log.Name())
 	said = said[min(from, int64(len(said))):]
 	if i := bytes.Index(said, []byte("goroutine ")); i >= 0 {
 		w.fail("%s broke: %s", w.name, said[max(0, i-500):min(len(said), i+3000)])
 		return
 	}
+	databaseAway := bytes.Contains(said, []byte("X_DATABASE_"))
 	switch status := s.Sys().(syscall.WaitStatus); {
-	case status.Signaled() && told == syscall.SIGKILL && status.Signal() == told:
-	case told == syscall.SIGTERM && status.Exited() && status.ExitStatus() == 0:
-	case told == syscall.SIGTERM && status.Exited() && (bytes.Contains(said, []byte("X_DATABASE_")) || bytes.Contains(said, []byte("X_INTERRUPTED"))):
+	case status.Signaled() && told.kill && status.Signal() == syscall.SIGKILL:
+	case told.term && status.Exited() && status.ExitStatus() == 0:
+	case told.term && status.Exited() && (databaseAway || bytes.Contains(said, []byte("X_INTERRUPTED"))):
 		// It could not say goodbye, and its lease does; or it had not begun.
-	case told == 0 && status.ExitStatus() == 2 && !bytes.Contains(said, []byte(`"serve.started"`)) && bytes.Contains(said, []byte("X_DATABASE_")):
+	case status.Exited() && status.ExitStatus() == 2 && databaseAway && !bytes.Contains(said, []byte(`"serve.started"`)):
 		// The server was away when it was to start.
 	default:
-		w.fail("%s ended with %v after signal %d: %s", w.name, s, told, said[max(0, len(said)-3000):])
+		w.fail("%s ended with %v after %+v: %s", w.name, s, told, said[max(0, len(said)-3000):])
 	}
 }
 
@@ -143,8 +147,11 @@ func (w *worker) judge(s *os.ProcessState, told syscall.Signal, from int64) {
 func (w *worker) signal(sig syscall.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if sig == syscall.SIGKILL || sig == syscall.SIGTERM {
-		w.told = sig
+	switch sig {
+	case syscall.SIGKILL:
+		w.told.kill = true
+	case syscall.SIGTERM:
+		w.told.term = true
 	}
 	_ = w.cmd.Process.Signal(sig) // it may have ended
 }

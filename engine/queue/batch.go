@@ -39,6 +39,7 @@ type batcher[P, R any] struct {
 	mu      sync.Mutex
 	pending []entry[P, R]
 	writing bool
+	trouble error           // of the last try; nil once one succeeds
 	idle    []chan struct{} // closed when the writer has nothing left
 }
 
@@ -64,7 +65,8 @@ func (b *batcher[P, R]) submit(ctx context.Context, p P, done func(R, error)) {
 }
 
 // do is submit for a caller who waits. When ctx ends first, the operation may
-// still happen, as the error (ErrUnknown) says.
+// still happen, as the error (ErrUnknown) says; it also says what the store has
+// been in trouble with meanwhile, if it has.
 func (b *batcher[P, R]) do(ctx context.Context, p P) (R, error) {
 	type answer struct {
 		r   R
@@ -81,7 +83,9 @@ func (b *batcher[P, R]) do(ctx context.Context, p P) (R, error) {
 			return a.r, a.err
 		default:
 			var zero R
-			return zero, errors.Join(context.Cause(ctx), store.ErrUnknown)
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			return zero, errors.Join(b.trouble, context.Cause(ctx), store.ErrUnknown)
 		}
 	}
 }
@@ -153,6 +157,9 @@ func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 			params = append(params, batch[i].p)
 		}
 		results, err := b.try(params)
+		b.mu.Lock()
+		b.trouble = err
+		b.mu.Unlock()
 		if err == nil {
 			b.observe(len(batch))
 			for i := range batch {

@@ -113,6 +113,43 @@ func TestAWriteIsRepeatedWhileItsOutcomeIsUnclear(t *testing.T) {
 	})
 }
 
+func TestWhoGivesUpHearsWhatTheStoreIsInTroubleWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		away := &abi.Error{Code: job.CodeDatabaseUnavailable, Message: "the server is gone"}
+		var err error = away
+		b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+			if err != nil {
+				return nil, err
+			}
+			<-ctx.Done() // hangs
+			return nil, ctx.Err()
+		})
+		short := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := b.do(ctx, 1)
+			return err
+		}
+		got := short()
+		if !errors.Is(got, away) || !errors.Is(got, context.DeadlineExceeded) || !errors.Is(got, store.ErrUnknown) {
+			t.Errorf("gave up with %v", got)
+		}
+		if err := b.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if abi.CodeOf(got) != job.CodeDatabaseUnavailable {
+			t.Errorf("the code is %q", abi.CodeOf(got))
+		}
+		b.trouble, err = nil, nil
+		if got := short(); errors.Is(got, away) || !errors.Is(got, context.DeadlineExceeded) || !errors.Is(got, store.ErrUnknown) {
+			t.Errorf("gave up on a store that hangs with %v", got)
+		}
+		if err := b.wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 func TestAnEntryGivesUpWithItsContextAndOthersGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var away atomic.Bool

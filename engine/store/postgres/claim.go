@@ -54,7 +54,11 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 			}
 			return store.ClaimResult{}, err
 		}
-		out.Runs = append(out.Runs, got.Runs...)
+		if out.Runs == nil {
+			out.Runs = got.Runs
+		} else {
+			out.Runs = append(out.Runs, got.Runs...)
+		}
 		out.WorkerGone = got.WorkerGone && len(out.Runs) == 0
 		out.Now, out.NextDue = got.Now, got.NextDue
 		if !more || got.WorkerGone {
@@ -75,8 +79,10 @@ type queueClaim struct {
 func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim, skip map[string]map[string]bool) (out store.ClaimResult, more bool, err error) {
 	n := len(left)
 	queues, limits, after := make([]string, n), make([]int32, n), make([]*string, n)
+	room := 0 // for the runs of a claim that gets all it asks for
 	for i, q := range left {
 		queues[i], limits[i] = enc(q.Queue), int32(min(q.Limit, 1<<30))
+		room = min(room+q.Limit, 1000)
 	}
 	promote := s.claims.begin(left, after)
 	floor, lanes := s.claims.slow(left)
@@ -104,7 +110,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	}
 	var rows claimRows
 	err = s.write(ctx, func(q queryer) error {
-		rows = claimRows{}
+		rows = claimRows{all: make([]job.Run, 0, room), shares: make([]int, 0, room)}
 		var calls []call
 		if promote && !lanes {
 			calls = append(calls, promotion)
@@ -115,6 +121,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	if err != nil {
 		return out, false, err
 	}
+	rows.sort()
 	out = store.ClaimResult{Now: rows.now, NextDue: rows.nextDue, WorkerGone: !rows.alive}
 	for i := range left {
 		q := &left[i]
@@ -122,8 +129,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 		order := rotated(byTenant, after[i])
 		before := len(out.Runs)
 		out.Runs = deal(out.Runs, byTenant, order)
-		got := len(out.Runs) - before
-		q.Limit -= got
+		q.Limit -= len(out.Runs) - before
 		s.claims.served(q.Queue, order, byTenant)
 		more = more || q.Limit > 0 && (rows.full(q.Queue) || a.rest)
 	}
@@ -153,6 +159,8 @@ type claimRows struct {
 	alive        bool
 	now, nextDue time.Time
 	took         time.Duration // in the server, without the commit
+	all          []job.Run     // as they come
+	shares       []int         // of the tenant of each
 	runs         map[string]map[string][]job.Run
 	fullOf       map[string]map[string]bool // queues' tenants that had all of their share
 }
@@ -170,22 +178,45 @@ func (c *claimRows) scan(r *row) error {
 	if err != nil {
 		return err
 	}
-	share := int(r.int())
+	c.shares = append(c.shares, int(r.int()))
 	run.Input = r.bytes()
-	if c.runs == nil {
-		c.runs, c.fullOf = map[string]map[string][]job.Run{}, map[string]map[string]bool{}
-	}
-	byTenant := c.runs[run.Queue]
-	if byTenant == nil {
-		byTenant = map[string][]job.Run{}
-		c.runs[run.Queue], c.fullOf[run.Queue] = byTenant, map[string]bool{}
-	}
-	runs := append(byTenant[run.Tenant], run)
-	byTenant[run.Tenant] = runs
-	if len(runs) == share {
-		c.fullOf[run.Queue][run.Tenant] = true
-	}
+	c.all = append(c.all, run)
 	return nil
+}
+
+// sort fills runs: each tenant's in their order. Mostly they come that way, and
+// then nothing is copied.
+func (c *claimRows) sort() {
+	c.runs, c.fullOf = map[string]map[string][]job.Run{}, map[string]map[string]bool{}
+	for i := 0; i < len(c.all); {
+		queue, tenant, from := c.all[i].Queue, c.all[i].Tenant, i
+		for i < len(c.all) && c.all[i].Queue == queue && c.all[i].Tenant == tenant {
+			i++
+		}
+		if c.runs[queue] == nil {
+			c.runs[queue], c.fullOf[queue] = map[string][]job.Run{}, map[string]bool{}
+		}
+		runs := c.all[from:i:i]
+		if have := c.runs[queue][tenant]; have != nil {
+			runs = append(have, runs...)
+		}
+		c.runs[queue][tenant] = runs
+		if len(runs) == c.shares[from] {
+			c.fullOf[queue][tenant] = true
+		}
+	}
+	for _, byTenant := range c.runs {
+		for _, runs := range byTenant {
+			if !slices.IsSortedFunc(runs, claimOrder) {
+				slices.SortFunc(runs, claimOrder)
+			}
+		}
+	}
+}
+
+// claimOrder is the order of a tenant's runs.
+func claimOrder(a, b job.Run) int {
+	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), strings.Compare(a.ID, b.ID))
 }
 
 // rotated are the tenants in the order of the rotation: those after the one
@@ -210,13 +241,14 @@ func rotated(byTenant map[string][]job.Run, after *string) []string {
 
 // deal appends each tenant's runs in their order, one of each tenant at a time.
 func deal(out []job.Run, byTenant map[string][]job.Run, order []string) []job.Run {
+	if len(out) == 0 && len(order) == 1 {
+		return byTenant[order[0]]
+	}
 	total := 0
 	for _, runs := range byTenant {
-		slices.SortFunc(runs, func(a, b job.Run) int {
-			return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), strings.Compare(a.ID, b.ID))
-		})
 		total += len(runs)
 	}
+	out = slices.Grow(out, total)
 	for n := 0; total > 0; n++ {
 		for _, t := range order {
 			if runs := byTenant[t]; n < len(runs) {

@@ -96,13 +96,20 @@ func (r *row) bytes() []byte {
 	return append(make([]byte, 0, len(v)), v...)
 }
 
-func (r *row) failure() (f job.Failure) {
+func (r *row) failure() job.Failure {
 	if v := r.next(); v != nil {
-		if err := json.Unmarshal(v, &f); err != nil {
-			r.fail("a failure", v)
-		}
+		return *decode[job.Failure](r, v)
 	}
-	return f
+	return job.Failure{}
+}
+
+// decode reads a JSON column.
+func decode[T any](r *row, v []byte) *T {
+	out := new(T)
+	if err := json.Unmarshal(v, out); err != nil {
+		r.fail("JSON", v)
+	}
+	return out
 }
 
 func (r *row) fail(what string, v []byte) {
@@ -145,9 +152,7 @@ func (r *row) run() (job.Run, error) {
 	run.Traceparent = r.text()
 	run.Error = r.failure()
 	if v := r.next(); v != nil {
-		if err := json.Unmarshal(v, &run.Progress); err != nil {
-			r.fail("a progress", v)
-		}
+		run.Progress = *decode[job.Progress](r, v)
 	}
 	run.Steps = int(r.int())
 	if r.err != nil {

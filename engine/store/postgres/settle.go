@@ -188,16 +188,29 @@ func (g *settling) calls() []call {
 
 func (g *settling) doneCall() call {
 	n := len(g.done)
-	ids, workers, claims := make([]pgtype.UUID, n), make([]string, n), make([]int64, n)
-	outputs, keep := make([][]byte, n), make([]int64, n)
-	modules, progress := make([]*string, n), make([]*string, n)
-	for k, i := range g.done {
+	ids, workers, claims := newArray(n, 16), newArray(n, 36), newArray(n, 8)
+	outputs, keep, modules, progress := newArray(n, 32), newArray(n, 8), newArray(n, 8), newArray(n, 0)
+	var worker, stored, module string // the last ones, which most entries repeat
+	var digest *string
+	for _, i := range g.done {
 		p := &g.batch[i]
-		ids[k], workers[k], claims[k] = idParam(p.Ref.RunID), enc(p.Ref.Worker), p.Ref.Claim
-		outputs[k], keep[k] = p.Output, ms(p.Retention)
-		modules[k] = encOrNull(p.Module)
+		id, _ := parseUUID(p.Ref.RunID)
+		ids.bytes(id[:])
+		if p.Ref.Worker != worker || stored == "" {
+			worker, stored = p.Ref.Worker, enc(p.Ref.Worker)
+		}
+		workers.text(stored)
+		claims.int64(p.Ref.Claim)
+		outputs.bytes(p.Output)
+		keep.int64(ms(p.Retention))
+		if p.Module != module {
+			module, digest = p.Module, encOrNull(p.Module)
+		}
+		modules.textOrNull(digest)
 		if p.Progress != nil {
-			progress[k] = jsonText(*p.Progress)
+			progress.textOrNull(jsonText(*p.Progress))
+		} else {
+			progress.null()
 		}
 	}
 	return call{st: qSettleDone, args: []any{ids, workers, claims, outputs, keep, modules, progress}, scan: func(r *row) error {

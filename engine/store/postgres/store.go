@@ -79,6 +79,10 @@ func (s *Store) configure(p *pgxpool.Config) {
 	if s.pooled {
 		// Nothing may be kept on a server's session: statements are sent whole.
 		p.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+		p.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+			useArrays(c.TypeMap())
+			return nil
+		}
 		return
 	}
 	p.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
@@ -91,6 +95,7 @@ func (s *Store) configure(p *pgxpool.Config) {
 		settings += "; SET statement_timeout = " + strconv.FormatInt(s.cfg.StatementTimeout.Milliseconds(), 10)
 	}
 	p.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
+		useArrays(c.TypeMap())
 		_, err := c.Exec(ctx, settings, pgx.QueryExecModeSimpleProtocol)
 		return err
 	}

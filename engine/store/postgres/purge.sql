@@ -26,4 +26,8 @@ INSERT INTO {schema}.tally (queue, state, n) SELECT queue, state, sum(n) FROM ol
 SELECT count(*) FROM {schema}.tally
 
 -- name: extend
+-- makes the partitions of the weeks to come
 SELECT {schema}.extend(4)
+
+-- name: drop_expired
+SELECT {schema}.drop_expired({now})

@@ -26,6 +26,7 @@ type Store struct {
 	hub    *hub
 	listen *listener // nil: wakes of other processes are left to polling
 	notes  *notifier
+	weeks  weekly
 	once   sync.Once
 }
 

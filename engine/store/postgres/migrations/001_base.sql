@@ -196,41 +196,100 @@ CREATE FUNCTION {schema}.floor_id(at timestamptz) RETURNS uuid LANGUAGE sql IMMU
   SELECT (lpad(to_hex(floor(extract(epoch FROM at) * 1000)::bigint), 12, '0') || '00000000000000000000')::uuid
 $$;
 
--- extend makes the partitions of the weeks from the last one to those ahead, and
--- answers how many. Workers call it: it runs with the rights of the schema's
--- owner. A week that the default partition already holds runs of is left to it.
+-- extend makes the partitions of the weeks from this one to those ahead, and
+-- answers how many weeks it made. Workers call it: it runs with the rights of the
+-- schema's owner, whether or not theirs would do. A week of which the partition
+-- for the rest holds something already is left to that.
 CREATE FUNCTION {schema}.extend(ahead integer) RETURNS integer LANGUAGE plpgsql SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp SET lock_timeout = '200ms' SET timezone = 'UTC' AS $$
 DECLARE
-  week    timestamptz := date_trunc('week', clock_timestamp()) - interval '1 week';
-  parent  text;
-  part    text;
-  made    integer := 0;
+  week   timestamptz := date_trunc('week', clock_timestamp());
+  low    uuid;
+  high   uuid;
+  parent text;
+  made   integer := 0;
 BEGIN
   IF ahead NOT BETWEEN 0 AND 52 THEN
     RAISE EXCEPTION 'extend by % weeks', ahead USING ERRCODE = 'invalid_parameter_value';
   END IF;
-  IF NOT pg_try_advisory_xact_lock(hashtext({schema_literal} || '.extend')) THEN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended('runner.weeks.' || {schema_literal}, 0)) THEN
     RETURN 0; -- someone is at it
   END IF;
-  FOR i IN 0 .. ahead + 1 LOOP
-    part := 'finished_' || to_char(week, 'IYYY"w"IW');
-    IF to_regclass(format('%I.%I', {schema_literal}, part)) IS NULL
-       AND NOT EXISTS (SELECT FROM {schema}.finished_rest WHERE id >= {schema}.floor_id(week) AND id < {schema}.floor_id(week + interval '1 week'))
-       AND NOT EXISTS (SELECT FROM {schema}.inputs_rest WHERE run_id >= {schema}.floor_id(week) AND run_id < {schema}.floor_id(week + interval '1 week'))
-       AND NOT EXISTS (SELECT FROM {schema}.steps_rest WHERE run_id >= {schema}.floor_id(week) AND run_id < {schema}.floor_id(week + interval '1 week'))
-       AND NOT EXISTS (SELECT FROM {schema}.attempts_rest WHERE run_id >= {schema}.floor_id(week) AND run_id < {schema}.floor_id(week + interval '1 week'))
+  FOR i IN 0 .. ahead LOOP
+    low := {schema}.floor_id(week);
+    high := {schema}.floor_id(week + interval '1 week');
+    IF to_regclass(format('%I.%I', {schema_literal}, 'finished' || to_char(week, '_IYYY"w"IW'))) IS NULL
+       AND NOT EXISTS (SELECT FROM {schema}.finished_rest WHERE id >= low AND id < high)
+       AND NOT EXISTS (SELECT FROM {schema}.inputs_rest WHERE run_id >= low AND run_id < high)
+       AND NOT EXISTS (SELECT FROM {schema}.steps_rest WHERE run_id >= low AND run_id < high)
+       AND NOT EXISTS (SELECT FROM {schema}.attempts_rest WHERE run_id >= low AND run_id < high)
     THEN
       FOREACH parent IN ARRAY ARRAY['finished', 'inputs', 'steps', 'attempts'] LOOP
         EXECUTE format('CREATE TABLE %I.%I PARTITION OF %I.%I FOR VALUES FROM (%L) TO (%L)',
-          {schema_literal}, parent || '_' || to_char(week, 'IYYY"w"IW'), {schema_literal}, parent,
-          {schema}.floor_id(week), {schema}.floor_id(week + interval '1 week'));
+          {schema_literal}, parent || to_char(week, '_IYYY"w"IW'), {schema_literal}, parent, low, high);
       END LOOP;
       made := made + 1;
     END IF;
     week := week + interval '1 week';
   END LOOP;
   RETURN made;
+END $$;
+
+-- drop_expired drops the weeks that are over, whose finished runs have all
+-- expired at the given time, and of which no run is live. It answers how many
+-- runs that were. A week that anyone is using at the moment is left for another
+-- time: nobody waits for this, nor behind it.
+CREATE FUNCTION {schema}.drop_expired(at timestamptz) RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET lock_timeout = '100ms' SET timezone = 'UTC' AS $$
+DECLARE
+  part    text;
+  week    timestamptz;
+  low     uuid;
+  high    uuid;
+  kept    boolean;
+  n       bigint;
+  dropped bigint := 0;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(hashtextextended('runner.weeks.' || {schema_literal}, 0)) THEN
+    RETURN 0;
+  END IF;
+  FOR part IN
+    SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+    WHERE i.inhparent = '{schema}.finished'::regclass AND c.relname ~ '^finished_\d{4}w\d{2}$' ORDER BY 1
+  LOOP
+    week := to_date(substr(part, 10), 'IYYY"w"IW');
+    CONTINUE WHEN week + interval '1 week' > at;
+    low := {schema}.floor_id(week);
+    high := {schema}.floor_id(week + interval '1 week');
+    CONTINUE WHEN EXISTS (SELECT FROM {schema}.waiting WHERE id >= low AND id < high)
+      OR EXISTS (SELECT FROM {schema}.running WHERE id >= low AND id < high);
+    EXECUTE format('SELECT EXISTS (SELECT FROM %1$I.%2$I WHERE expires_at > $1) OR EXISTS (SELECT FROM %1$I.%2$I WHERE expires_at IS NULL)',
+      {schema_literal}, part) INTO kept USING at;
+    CONTINUE WHEN kept;
+    BEGIN
+      -- Readers go on while the runs are counted. Whoever moves one into or out
+      -- of this week meanwhile has a lock here already, or waits for this one.
+      EXECUTE format('LOCK TABLE %1$I.%2$I, %1$I.%3$I, %1$I.%4$I, %1$I.%5$I IN SHARE ROW EXCLUSIVE MODE NOWAIT',
+        {schema_literal}, part, 'inputs' || substr(part, 9), 'steps' || substr(part, 9), 'attempts' || substr(part, 9));
+      EXECUTE format('SELECT EXISTS (SELECT FROM %1$I.%2$I WHERE expires_at > $1) OR EXISTS (SELECT FROM %1$I.%2$I WHERE expires_at IS NULL)',
+        {schema_literal}, part) INTO kept USING at;
+      CONTINUE WHEN kept OR EXISTS (SELECT FROM {schema}.waiting WHERE id >= low AND id < high)
+        OR EXISTS (SELECT FROM {schema}.running WHERE id >= low AND id < high);
+      EXECUTE format('INSERT INTO %1$I.tally (queue, state, n) SELECT queue, state, -count(*) FROM %1$I.%2$I GROUP BY queue, state',
+        {schema_literal}, part);
+      EXECUTE format('SELECT count(*) FROM %I.%I', {schema_literal}, part) INTO n;
+      EXECUTE format('LOCK TABLE %1$I.%2$I, %1$I.%3$I, %1$I.%4$I, %1$I.%5$I IN ACCESS EXCLUSIVE MODE NOWAIT',
+        {schema_literal}, part, 'inputs' || substr(part, 9), 'steps' || substr(part, 9), 'attempts' || substr(part, 9));
+      -- With none live in it, nothing else can come to look for the week: an id
+      -- of it that comes in is as new as any, and goes to the rest.
+      EXECUTE format('DROP TABLE %1$I.%2$I, %1$I.%3$I, %1$I.%4$I, %1$I.%5$I',
+        {schema_literal}, part, 'inputs' || substr(part, 9), 'steps' || substr(part, 9), 'attempts' || substr(part, 9));
+      dropped := dropped + n;
+    EXCEPTION WHEN lock_not_available THEN
+      NULL; -- someone reads it; the tally is rolled back with the rest
+    END;
+  END LOOP;
+  RETURN dropped;
 END $$;
 
 CREATE TABLE {schema}.finished_rest PARTITION OF {schema}.finished DEFAULT;

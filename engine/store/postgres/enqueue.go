@@ -27,9 +27,6 @@ var (
 	qEnqueue     = named("enqueue")
 	qInputs      = named("insert_inputs")
 	qCheckNew    = named("check_new")
-	qUndoEnqueue = named("undo_enqueue")
-	qDropKeys    = named("drop_keys")
-	qBegan       = named("began")
 	qFindStates  = named("find_states")
 	qFindHolders = named("find_holders")
 	qFindLive    = named("find_live")
@@ -338,32 +335,15 @@ func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int
 }
 
 // enqueueFresh inserts entries whose ids no run had at the last look, and
-// returns those that it could not answer.
+// returns those that it could not answer. If one of them was on its way from one
+// table to the next at that look, the transaction fails and is run again.
 func (s *Store) enqueueFresh(ctx context.Context, tx pgx.Tx, b *entries, fresh []int, index map[uuid]int) (left []int, err error) {
 	calls := b.insert(fresh, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
-	var begun []uuid
-	calls = append(calls, call{st: qBegan, args: []any{b.picked(fresh)}, scan: func(r *row) error {
-		begun = append(begun, r.id())
-		return nil
-	}})
-	if b.keyed {
-		calls = append(calls, call{st: qDropKeys, args: b.withKey(fresh)})
-	}
-	if err := s.runAll(ctx, tx, calls...); err != nil {
+	if err := s.runAll(ctx, tx, append(calls, b.check(fresh))...); err != nil {
+		if sqlState(err) == stateRefused {
+			err = errors.Join(err, errAgain)
+		}
 		return nil, err
-	}
-	if len(begun) > 0 {
-		// They were on their way from one table to the next at the last look.
-		var undo []pgtype.UUID
-		for _, id := range begun {
-			if i := index[id]; b.results[i].ID != "" {
-				b.clear([]int{i})
-				undo = append(undo, id.param())
-			}
-		}
-		if err := s.run(ctx, tx, call{st: qUndoEnqueue, args: []any{undo}}); err != nil {
-			return nil, err
-		}
 	}
 	for _, i := range fresh {
 		if b.results[i].ID == "" {

@@ -54,26 +54,6 @@ SELECT CASE
     WHERE (w.job, w.tenant, w.key) IS DISTINCT FROM (u.job, u.tenant, u.key)) THEN {schema}.refuse()
   END
 
--- name: undo_enqueue
--- $1 ids that were just inserted, though they name runs that began or ended
-WITH w AS (DELETE FROM {schema}.waiting WHERE id = ANY ($1::uuid[]) RETURNING id, job, tenant, key)
-DELETE FROM {schema}.live_keys k USING w u
-WHERE u.key IS NOT NULL AND {key_of_u} AND k.run_id = u.id
-
--- name: drop_keys
--- $1 ids, $2 jobs, $3 tenants, $4 keys: frees those that were taken for a row
--- that was then refused
-DELETE FROM {schema}.live_keys k USING unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(id, job, tenant, key)
-WHERE {key_of_u} AND k.run_id = u.id
-  AND NOT EXISTS (SELECT FROM {schema}.waiting w WHERE w.id {of_u} AND w.key = u.key AND w.job = u.job AND w.tenant = u.tenant)
-  AND NOT EXISTS (SELECT FROM {schema}.running r WHERE r.id {of_u} AND r.key = u.key AND r.job = u.job AND r.tenant = u.tenant)
-
--- name: began
--- $1 ids: which of them name a run that began or ended
-SELECT r.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.running r ON r.id {of_u} AND r.claims >= 0
-UNION ALL
-SELECT f.id FROM unnest($1::uuid[]) u(id) JOIN {schema}.finished f ON f.id {of_u} AND f.claims >= 0
-
 -- name: find_states
 -- $1 ids
 SELECT w.id, w.state FROM unnest($1::uuid[]) u(id) JOIN {schema}.waiting w ON w.id {of_u}

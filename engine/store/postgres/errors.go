@@ -16,12 +16,15 @@ import (
 // errClosed is what methods answer after Close.
 var errClosed = &abi.Error{Code: job.CodeDatabaseUnavailable, Message: "the store is closed"}
 
+// errAgain marks an error of a transaction that has to look again.
+var errAgain = errors.New("look again")
+
 // retryable reports whether the server rolled a transaction back for reasons
 // that may be gone when it is tried again.
 func retryable(err error) bool {
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return pg.Code == "40001" || pg.Code == "40P01" // serialization failure, deadlock
+		return pg.Code == "40001" || pg.Code == "40P01" || errors.Is(err, errAgain) // serialization failure, deadlock
 	}
 	return pgconn.SafeToRetry(err) // the connection was gone before anything was sent
 }
@@ -98,7 +101,7 @@ func (s *Store) fromServer(pg *pgconn.PgError) error {
 		say(job.CodeDatabaseReadOnly, "name the primary server, or several hosts with target_session_attrs=read-write in the URL",
 			"%s cannot be written: it is a replica, or set to read-only", s.target)
 	case pg.Code == "42501": // insufficient_privilege
-		say(job.CodeDatabaseDenied, "grant it with `runner migrate grants`, run as the owner of the schema", "the role of %s lacks a privilege: %s", s.target, pg.Message)
+		say(job.CodeDatabaseDenied, "grant it as the owner of the schema; docs/postgres.md lists what each role needs", "the role of %s lacks a privilege: %s", s.target, pg.Message)
 	case pg.Code == "42P01", pg.Code == "3F000", pg.Code == "42703", pg.Code == "42883": // undefined table, schema, column, function
 		say(job.CodeDatabaseSchema, "run `runner migrate up`", "the schema %s of %s lacks something this build needs: %s", s.cfg.Schema, s.target, pg.Message)
 	case pg.Code == "53300", pg.Code == "53400": // too_many_connections
@@ -112,6 +115,8 @@ func (s *Store) fromServer(pg *pgconn.PgError) error {
 	case pg.Code == "57014": // query_canceled: by statement_timeout, or by a person
 		say(job.CodeDatabaseBusy, "if this is a statement_timeout, raise it for the runner's role; otherwise look for what slows the server down",
 			"%s ended a statement: %s", s.target, pg.Message)
+	case pg.Code == stateRefused:
+		say(job.CodeDatabaseBusy, "roll the transaction back and try again", "a run that the batch names began or ended while it was inserted")
 	case pg.Code == "55P03", pg.Code == "40001", pg.Code == "40P01": // lock, serialization, deadlock
 		say(job.CodeDatabaseBusy, "look for a long transaction that locks the runner's tables: select pid, query from pg_stat_activity where state <> 'idle' order by xact_start",
 			"%s kept a statement from going on: %s", s.target, pg.Message)

@@ -49,7 +49,6 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 		{qRenew, []any{"w", int64(3600_000), none, []int64{}}},
 		{qCheckNew, []any{none, uuid{}.param(), uuid{}.param(), none, texts, texts, texts}},
 		{qFindStates, []any{none}},
-		{qBegan, []any{none}},
 		{qFindHolders, []any{texts, texts, texts}},
 		{qInputs, []any{none, [][]byte{}}},
 		{qPurge, []any{batch}},
@@ -139,7 +138,6 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 		return s.run(ctx, tx, call{st: qCheckNew, args: []any{fresh, fresh[0], fresh[batch-1], none, texts, texts, texts}})
 	})
 	run("find states", func(tx pgx.Tx) error { return s.run(ctx, tx, call{st: qFindStates, args: []any{ids[:batch]}}) })
-	run("began", func(tx pgx.Tx) error { return s.run(ctx, tx, call{st: qBegan, args: []any{ids[:batch]}}) })
 	run("settled before", func(tx pgx.Tx) error {
 		return s.run(ctx, tx, call{st: qSettledBefore, args: []any{ids[:batch], make([]string, batch), make([]int64, batch)}})
 	})

@@ -127,7 +127,10 @@ func (d db) PauseQueue(tb testing.TB, queue string) {
 // openDB opens a store on a schema of its own, with a clock that tests move.
 func openDB(tb testing.TB) storetest.DB { return openWith(tb, Config{}) }
 
-func openWith(tb testing.TB, cfg Config) db {
+func openWith(tb testing.TB, cfg Config) db { return openThroughURL(tb, cfg, "") }
+
+// openThroughURL is openWith by way of another URL of the same database.
+func openThroughURL(tb testing.TB, cfg Config, url string) db {
 	tb.Helper()
 	cfg = migrated(tb, cfg)
 	dia := cfg.dialect()
@@ -143,6 +146,9 @@ func openWith(tb testing.TB, cfg Config) db {
 			tb.Fatal(err)
 		}
 	})
+	if url != "" {
+		cfg.URL = url
+	}
 	d := db{Store: open(tb, cfg), tb: tb}
 	d.claims.limit = time.Hour // a busy machine is not to change what is tested
 	return d

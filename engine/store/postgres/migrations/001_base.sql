@@ -298,3 +298,5 @@ CREATE TABLE {schema}.steps_rest PARTITION OF {schema}.steps DEFAULT;
 CREATE TABLE {schema}.attempts_rest PARTITION OF {schema}.attempts DEFAULT;
 
 SELECT {schema}.extend(4);
+
+REVOKE EXECUTE ON FUNCTION {schema}.extend(integer), {schema}.drop_expired(timestamptz) FROM PUBLIC;

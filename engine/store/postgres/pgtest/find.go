@@ -17,7 +17,7 @@ func binaries(ctx context.Context) (string, error) {
 	if dir := find(); dir != "" {
 		return dir, nil
 	}
-	if err := install(ctx); err != nil {
+	if err := install(ctx, "postgresql"); err != nil {
 		return "", fmt.Errorf("pgtest: no Postgres server is installed: %w; install the package postgresql (14 or newer), or set RUNNER_TEST_DATABASE_URL to a server that may be used for tests", err)
 	}
 	if dir := find(); dir != "" {
@@ -44,8 +44,8 @@ func find() string {
 	return filepath.Dir(found[len(found)-1])
 }
 
-// install installs Debian's server without letting the package start one.
-func install(ctx context.Context) error {
+// install installs a package of Debian's without letting it start a server.
+func install(ctx context.Context, name string) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return errors.New("only root on Debian can have it installed")
 	}
@@ -55,7 +55,7 @@ func install(ctx context.Context) error {
 	}
 	for _, args := range [][]string{
 		{"update", "-q"},
-		{"install", "-q", "-y", "--no-install-recommends", "-o", "Dpkg::Lock::Timeout=300", "postgresql"},
+		{"install", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", name},
 	} {
 		cmd := exec.CommandContext(ctx, apt, args...)
 		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")

@@ -1,0 +1,18 @@
+-- define: grants_worker
+-- What a process that claims and runs needs; {role} is its role.
+GRANT USAGE ON SCHEMA {schema} TO {role};
+GRANT SELECT ON {schema}.schema_version TO {role};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.waiting, {schema}.running, {schema}.finished, {schema}.live_keys,
+  {schema}.inputs, {schema}.steps, {schema}.attempts, {schema}.workers, {schema}.queues, {schema}.tally TO {role};
+GRANT USAGE ON SEQUENCE {schema}.step_ordinal TO {role};
+GRANT EXECUTE ON FUNCTION {schema}.extend(integer), {schema}.drop_expired(timestamptz) TO {role};
+
+-- define: grants_enqueuer
+-- What a process that only enqueues needs. It reads no inputs, outputs or steps.
+GRANT USAGE ON SCHEMA {schema} TO {role};
+GRANT SELECT ON {schema}.schema_version TO {role};
+GRANT INSERT ON {schema}.waiting, {schema}.live_keys, {schema}.inputs TO {role};
+GRANT SELECT (id, job, tenant, key, state, run_at, claims) ON {schema}.waiting TO {role};
+GRANT SELECT (id, claims) ON {schema}.running TO {role};
+GRANT SELECT (id, state, claims) ON {schema}.finished TO {role};
+GRANT SELECT ON {schema}.live_keys TO {role};

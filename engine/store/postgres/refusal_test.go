@@ -335,6 +335,9 @@ func TestNoConnectionLeftIsSaidSo(t *testing.T) {
 		defer s.Close()
 		// The only connection is taken, by a listing that takes its time.
 		taken, err := s.pool.Acquire(ctx)
+		for sqlState(err) == "53300" { // the server still counts the one that Open has closed
+			taken, err = s.pool.Acquire(ctx)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,7 +33,8 @@ type Config struct {
 	// while anyone listens for wakes; 0 is 100 ms.
 	PollInterval time.Duration
 
-	vfs string // of tests that make files fail
+	vfs   string // of tests that make files fail
+	place *place // nil in memory, and where a file is open for a moment only
 }
 
 func (c Config) withDefaults() (Config, error) {

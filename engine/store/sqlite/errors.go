@@ -26,6 +26,10 @@ func (c Config) translate(err error) error {
 	e := &abi.Error{Err: err}
 	dir := filepath.Dir(c.Path)
 	switch {
+	case errors.Is(err, errMoved):
+		e.Code = job.CodeDatabaseUnavailable
+		e.Message = fmt.Sprintf("%s was moved, replaced or deleted while it was open", c.Path)
+		e.Fix = "put the file back, and this process goes on; or, if another file is meant, stop this process and start one on that"
 	case errors.Is(err, sqlite3.BUSY), errors.Is(err, sqlite3.LOCKED):
 		e.Code = job.CodeDatabaseBusy
 		e.Message = fmt.Sprintf("another process kept %s locked for longer than %s", c.Path, c.BusyTimeout)

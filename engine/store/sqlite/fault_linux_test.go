@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -122,5 +123,48 @@ func TestANewDatabaseIsItsOwnersAlone(t *testing.T) {
 		if mode := info.Mode().Perm(); mode != 0o600 {
 			t.Errorf("%s has the permissions %o", filepath.Base(name), mode)
 		}
+	}
+}
+
+// Whatever happens to the file, nothing is answered as written that nobody would
+// find again; put back, it is the database as before.
+func TestAFileThatIsTakenAwayIsNotWrittenTo(t *testing.T) {
+	for name, take := range map[string]func(path, aside string) error{
+		"moved":   os.Rename,
+		"deleted": func(path, aside string) error { return errors.Join(os.Link(path, aside), os.Remove(path)) },
+		"replaced": func(path, aside string) error {
+			return errors.Join(os.Rename(path, aside), os.WriteFile(path, []byte("another"), 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, aside := filepath.Join(dir, "runs.db"), filepath.Join(dir, "aside.db")
+			s := open(t, Config{Path: path})
+			enqueue(t, s, 1)
+			if _, err := s.Now(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := take(path, aside); err != nil {
+				t.Fatal(err)
+			}
+			_, err := s.Enqueue(t.Context(), []store.EnqueueParams{params(2)})
+			wantCode(t, err, job.CodeDatabaseUnavailable)
+			if !strings.Contains(err.Error(), path+" was moved, replaced or deleted") || errors.Is(err, store.ErrUnknown) {
+				t.Errorf("the error is %v", err)
+			}
+			_, err = s.Now(t.Context())
+			wantCode(t, err, job.CodeDatabaseUnavailable)
+
+			if err := os.Rename(aside, path); err != nil {
+				t.Fatal(err)
+			}
+			enqueue(t, s, 3)
+			if _, err := s.Now(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if !exists(t, s, 1) || exists(t, s, 2) || !exists(t, s, 3) {
+				t.Error("put back, it is not the database as before")
+			}
+		})
 	}
 }

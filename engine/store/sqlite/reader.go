@@ -57,6 +57,9 @@ func (r *readers) do(ctx context.Context, read func(c *conn) error) (err error) 
 		}
 		r.free <- c
 	}()
+	if err := r.cfg.place.check(); err != nil {
+		return r.cfg.translate(err)
+	}
 	if c == nil {
 		if c, err = openConn(*r.cfg, sqlite3.OPEN_READWRITE); err != nil {
 			c = nil

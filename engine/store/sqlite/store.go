@@ -37,8 +37,16 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if !cfg.memory() {
+		cfg.place = &place{path: cfg.Path}
+	}
 	s := &Store{cfg: cfg, hub: newHub(), closing: make(chan struct{})}
 	c, err := openChecked(&s.cfg)
+	if err == nil && !cfg.memory() {
+		if err = cfg.place.note(); err != nil {
+			c.close()
+		}
+	}
 	if err != nil {
 		return nil, s.cfg.translate(err)
 	}

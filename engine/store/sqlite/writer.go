@@ -248,6 +248,9 @@ func (w *writer) try(ops []*op) (g *group, err error) {
 	if w.broken != nil {
 		return nil, w.broken
 	}
+	if err := w.cfg.place.check(); err != nil {
+		return nil, w.cfg.translate(err)
+	}
 	if w.c == nil {
 		if w.c, err = w.reopen(); err != nil {
 			return nil, w.cfg.translate(err)

@@ -72,6 +72,10 @@ func (e *Engine) Deployment() Deployment { return e.deploys.Current() }
 // Errors: the store's; X_INVALID if it runs already.
 func (e *Engine) Start(ctx context.Context) error { return e.worker.Start(ctx) }
 
+// Leased reports whether this process holds a lease under which it claims runs:
+// whether it takes work.
+func (e *Engine) Leased() bool { return e.worker.Leased() }
+
 // Switch serves next from now on and answers what was served before. Attempts
 // under way finish on the module they began with.
 // Errors: X_MODULE_MISSING; nothing has changed then.

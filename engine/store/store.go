@@ -277,6 +277,9 @@ type Notifier interface {
 	// known. Bursts may be merged. It returns a stop func that waits for calls
 	// under way. wake must not block.
 	Wakes(wake func(queue string)) (stop func())
+	// Listening reports whether wakes of other processes are known to arrive now,
+	// so that polling may be rarer. It does not block.
+	Listening() bool
 }
 
 // Admin is for operators and listings.

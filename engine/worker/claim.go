@@ -74,6 +74,10 @@ func (c *claimer) pass() time.Duration {
 	if len(res.Runs) > 0 {
 		c.backoff.Reset()
 	}
+	c.backoff.Ceiling = pollCeiling
+	if w.cfg.Store.Listening() {
+		c.backoff.Ceiling = wokenCeiling
+	}
 	wait := c.backoff.Next()
 	if !res.NextDue.IsZero() {
 		if d := res.NextDue.Sub(res.Now); d > 0 {

@@ -127,15 +127,33 @@ func (g *generous) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimR
 	return res, err
 }
 
-func TestAnIdleWorkerAsksEverMoreRarely(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, handlers{"j": nil}, nil)
-		r.work(nil)
-		time.Sleep(time.Minute)
-		if n := r.db.Count("Claim"); n < 28 || n > 34 {
-			t.Errorf("%d claims in an idle minute, want about one in two seconds", n)
-		}
-	})
+// An idle worker's claims are the cost of a fleet that has nothing to do. The
+// rest is the lease's: a renewal and a look for lapsed ones each third of it, and
+// a purge a minute.
+func TestAnIdleWorkerAsksEverMoreRarelyAndMoreSoWhileItIsWoken(t *testing.T) {
+	for _, c := range []struct {
+		listening   bool
+		least, most int
+	}{{false, 29, 31}, {true, 11, 13}} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, handlers{"j": nil}, nil)
+			r.work(func(cfg *worker.Config) {
+				cfg.Store = &wakeable{Store: r.db, listening: c.listening}
+				cfg.Lease = 30 * time.Second
+			})
+			time.Sleep(time.Minute) // backed off
+			before := r.db.Count("Claim")
+			rest := func() int { return r.db.Count("Renew") + r.db.Count("Reclaim") + r.db.Count("Purge") }
+			restBefore := rest()
+			time.Sleep(time.Minute)
+			if n := r.db.Count("Claim") - before; n < c.least || n > c.most {
+				t.Errorf("listening %v: %d claims in an idle minute, want %d to %d", c.listening, n, c.least, c.most)
+			}
+			if n := rest() - restBefore; n > 15 {
+				t.Errorf("listening %v: %d operations for leases and retention in an idle minute, want 13", c.listening, n)
+			}
+		})
+	}
 }
 
 func TestAWorkerDoesNotSpinWhileTheStoreIsAway(t *testing.T) {
@@ -199,13 +217,16 @@ func TestHoweverManyWakesArriveDuringAPassOneMoreFollows(t *testing.T) {
 // wakeable is a store whose wakes the test makes.
 type wakeable struct {
 	*enginetest.Store
-	wake func(string)
+	listening bool
+	wake      func(string)
 }
 
 func (w *wakeable) Wakes(wake func(string)) func() {
 	w.wake = wake
 	return func() {}
 }
+
+func (w *wakeable) Listening() bool { return w.listening }
 
 func TestWithoutAnyWakeEveryRunIsFoundByPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

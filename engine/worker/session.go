@@ -106,6 +106,14 @@ func (w *Worker) needsSession() bool {
 	return w.current == nil && w.state == running
 }
 
+// Leased reports whether the worker holds a lease under which it claims. It does
+// not while it drains, and not between a lease that was lost and the next.
+func (w *Worker) Leased() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state == running && w.current != nil
+}
+
 // withdraw stops s from taking claims. With mu held.
 func (w *Worker) withdraw(s *session) {
 	if w.current != s {

@@ -201,12 +201,21 @@ func TestRegisteringAgainOutlastsAnOutage(t *testing.T) {
 			}
 			return call()
 		}
-		r.work(nil)
+		w := r.work(nil)
 		time.Sleep(time.Minute)
+		if !w.Leased() {
+			t.Error("a worker that is registered holds no lease")
+		}
 		away.Store(true)
 		time.Sleep(10 * time.Minute)
+		if w.Leased() {
+			t.Error("a worker that could not renew for ten minutes holds a lease")
+		}
 		away.Store(false)
 		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
+		if !w.Leased() {
+			t.Error("a worker that works holds no lease")
+		}
 		if n := r.events.Count("jobs.worker.register-failed"); n == 0 || n > 10 {
 			t.Errorf("%d log lines for one outage", n)
 		}

@@ -55,6 +55,7 @@ const MinLease = time.Second
 const (
 	pollFloor    = 250 * time.Millisecond // first idle wait, and the wait after a failed claim
 	pollCeiling  = 2 * time.Second        // idle wait at most: the guarantee behind every wake
+	wokenCeiling = 5 * time.Second        // the same while wakes are known to arrive
 	dueSlack     = 10 * time.Millisecond  // after a due time, so that the store agrees it has passed
 	dueHorizon   = time.Minute            // due times further away are left to polling
 	crumbWait    = time.Millisecond       // how long a few free slots of many wait for company

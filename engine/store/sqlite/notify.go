@@ -116,6 +116,10 @@ func (s *Store) Wakes(wake func(queue string)) (stop func()) {
 	return stop
 }
 
+// Listening implements store.Notifier: the file is watched as long as anyone
+// listens.
+func (s *Store) Listening() bool { return true }
+
 // pollForeign watches the writing connection's data version, which changes with
 // the commits of every connection but its own: of other processes, since nothing
 // else here writes.

@@ -18,6 +18,7 @@ import (
 // condition. All methods are safe for concurrent use.
 type Metrics struct {
 	queueDepth   *prometheus.GaugeVec
+	queueDemand  *prometheus.GaugeVec
 	queueOldest  *prometheus.GaugeVec
 	queueDead    *prometheus.GaugeVec
 	jobs         *prometheus.CounterVec
@@ -28,6 +29,7 @@ type Metrics struct {
 	batch        *prometheus.HistogramVec
 	enqueues     *prometheus.CounterVec
 	diverged     *prometheus.CounterVec
+	workers      prometheus.Gauge
 	slots        *prometheus.GaugeVec
 	slotsBusy    *prometheus.GaugeVec
 	unowned      prometheus.Counter
@@ -52,6 +54,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	}
 	m := &Metrics{
 		queueDepth:  gauge("queue_depth", "Runs that could be claimed now.", "queue"),
+		queueDemand: gauge("queue_demand", "Runs that are running or could be claimed now: how many slots the queue could use.", "queue"),
 		queueOldest: gauge("queue_oldest_due_seconds", "How long the oldest due run has waited.", "queue"),
 		queueDead:   gauge("queue_dead_jobs", "Dead letters that wait for a person.", "queue"),
 		jobs:        counter("jobs_total", "Attempts settled, by outcome: ok, failed, dead.", "queue", "outcome"),
@@ -68,8 +71,11 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 			Help:    "Entries that shared one write.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11), // 1 to 1,024
 		}, []string{"operation"}),
-		enqueues:     counter("enqueue_total", "Entries of enqueues, by result: inserted, deduped, refused, failed.", "result"),
-		diverged:     counter("replay_diverged_total", "Runs whose replay did not ask for the steps they had recorded.", "job"),
+		enqueues: counter("enqueue_total", "Entries of enqueues, by result: inserted, deduped, refused, failed.", "result"),
+		diverged: counter("replay_diverged_total", "Runs whose replay did not ask for the steps they had recorded.", "job"),
+		workers: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "runner", Name: "workers", Help: "Workers of the fleet whose lease has not lapsed.",
+		}),
 		slots:        gauge("worker_slots", "Attempts this process runs at a time.", "queue"),
 		slotsBusy:    gauge("worker_slots_busy", "Attempts this process holds now.", "queue"),
 		unowned:      plain("settle_unowned_total", "Settles that found their claim gone."),
@@ -77,7 +83,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		purged:       plain("purged_total", "Finished runs deleted after their retention."),
 	}
 	for _, c := range []prometheus.Collector{
-		m.queueDepth, m.queueOldest, m.queueDead, m.jobs, m.attempts, m.steps, m.leasesLost, m.orphaned,
+		m.queueDepth, m.queueDemand, m.queueOldest, m.queueDead, m.workers, m.jobs, m.attempts, m.steps, m.leasesLost, m.orphaned,
 		m.batch, m.enqueues, m.diverged, m.slots, m.slotsBusy, m.unowned, m.settleFailed, m.purged,
 	} {
 		if err := r.Register(c); err != nil {
@@ -87,15 +93,30 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 	return m, nil
 }
 
-// Queue publishes what the store counted of one queue: the runs that could be
-// claimed now, how long the oldest of them has waited, and the dead letters.
-func (m *Metrics) Queue(name string, ready, dead int64, oldest time.Duration) {
+// QueueCounts are what the store counted of one queue.
+type QueueCounts struct {
+	Ready   int64 // could be claimed now
+	Running int64
+	Dead    int64         // dead letters
+	Oldest  time.Duration // how long the oldest ready run has waited
+}
+
+// Queue publishes what the store counted of one queue.
+func (m *Metrics) Queue(name string, c QueueCounts) {
 	if m == nil {
 		return
 	}
-	m.queueDepth.WithLabelValues(name).Set(float64(ready))
-	m.queueOldest.WithLabelValues(name).Set(max(0, oldest.Seconds()))
-	m.queueDead.WithLabelValues(name).Set(float64(dead))
+	m.queueDepth.WithLabelValues(name).Set(float64(c.Ready))
+	m.queueDemand.WithLabelValues(name).Set(float64(c.Ready + c.Running))
+	m.queueOldest.WithLabelValues(name).Set(max(0, c.Oldest.Seconds()))
+	m.queueDead.WithLabelValues(name).Set(float64(c.Dead))
+}
+
+// Workers publishes how many workers the fleet has.
+func (m *Metrics) Workers(n int) {
+	if m != nil {
+		m.workers.Set(float64(n))
+	}
 }
 
 // Attempt records an attempt whose settle landed. Suspensions, sheds and

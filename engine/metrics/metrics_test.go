@@ -60,8 +60,8 @@ func TestOutcomesThatAreNoVerdictMoveNoTally(t *testing.T) {
 func TestTheAgeOfAQueueIsInSecondsAndNeverNegative(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m, _ := metrics.New(r)
-	m.Queue("a", 3, 2, 90*time.Second)
-	m.Queue("b", 0, 0, -time.Second)
+	m.Queue("a", metrics.QueueCounts{Ready: 3, Running: 4, Dead: 2, Oldest: 90 * time.Second})
+	m.Queue("b", metrics.QueueCounts{Oldest: -time.Second})
 	for _, c := range []struct {
 		name, queue string
 		want        float64
@@ -69,6 +69,7 @@ func TestTheAgeOfAQueueIsInSecondsAndNeverNegative(t *testing.T) {
 		{"runner_queue_oldest_due_seconds", "a", 90},
 		{"runner_queue_oldest_due_seconds", "b", 0},
 		{"runner_queue_depth", "a", 3},
+		{"runner_queue_demand", "a", 7},
 		{"runner_queue_dead_jobs", "a", 2},
 	} {
 		if got := value(t, r, c.name, c.queue); got != c.want {
@@ -83,7 +84,8 @@ func TestANilMetricsRecordsNothing(t *testing.T) {
 		t.Fatalf("New(nil) = %v, %v", m, err)
 	}
 	m.Attempt("q", "j", job.Completed, 0)
-	m.Queue("q", 1, 1, 0)
+	m.Queue("q", metrics.QueueCounts{Ready: 1})
+	m.Workers(1)
 	m.Step(metrics.StepRun)
 	m.Batch("settle", 1)
 	m.Enqueued("inserted", 1)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -92,7 +93,9 @@ func (w *Worker) purge(ctx context.Context) error {
 	return nil
 }
 
-// gauge publishes what the store counts.
+// gauge publishes what the store counts. A queue that is served, or was seen
+// before, and has no runs is published as empty: a gauge that stays at its last
+// value, or is not there at all, says something else.
 func (w *Worker) gauge(ctx context.Context) error {
 	if w.cfg.Metrics == nil {
 		return nil
@@ -101,12 +104,24 @@ func (w *Worker) gauge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, q := range s.Queues {
-		var age time.Duration
-		if !q.OldestDue.IsZero() {
-			age = s.Now.Sub(q.OldestDue)
-		}
-		w.cfg.Metrics.Queue(q.Queue, q.Ready, q.Dead, age)
+	w.cfg.Metrics.Workers(s.Workers)
+	counts := make(map[string]metrics.QueueCounts, len(s.Queues))
+	for name := range w.counted {
+		counts[name] = metrics.QueueCounts{}
 	}
+	for _, name := range w.slots.list() {
+		counts[name] = metrics.QueueCounts{}
+	}
+	for _, q := range s.Queues {
+		c := metrics.QueueCounts{Ready: q.Ready, Running: q.Running, Dead: q.Dead}
+		if !q.OldestDue.IsZero() {
+			c.Oldest = s.Now.Sub(q.OldestDue)
+		}
+		counts[q.Queue] = c
+	}
+	for name, c := range counts {
+		w.cfg.Metrics.Queue(name, c)
+	}
+	w.counted = counts
 	return nil
 }

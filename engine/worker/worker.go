@@ -92,6 +92,8 @@ type Worker struct {
 	attempts int             // held by any session, lost ones included
 	reported map[string]bool // what a log line was written about once
 
+	counted map[string]metrics.QueueCounts // queues whose gauges were published; the gauge loop's
+
 	quiet   chan struct{} // capacity 1: rounds and attempts reached 0
 	replace chan struct{} // capacity 1: current has become nil
 }

@@ -26,6 +26,9 @@ type ServerConfig struct {
 	// Database overrides the manifest's and the environment's; see FindDatabase.
 	Database string
 	Getenv   func(string) string
+	// Outbox is the database that an application stages runs in, to be published
+	// by this process too; "" is none.
+	Outbox string
 	// Listen is the admin address; "" serves none.
 	Listen string
 	// Drain is how long attempts may finish when the process is told to stop; 0
@@ -44,6 +47,7 @@ type Server struct {
 	store    store.Store
 	engine   *engine.Engine
 	admin    *admin
+	relay    *relay // nil without an outbox
 	draining atomic.Bool
 
 	mu        sync.Mutex // one reload at a time; guards all below
@@ -100,6 +104,11 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if s.engine, err = s.newEngine(registry); err != nil {
 		return s, err
 	}
+	if cfg.Outbox != "" {
+		if s.relay, err = openRelay(ctx, relayParams{URL: cfg.Outbox, Client: s.engine.Client(), Registry: registry, Logger: cfg.Logger}); err != nil {
+			return s, err
+		}
+	}
 	if cfg.Listen != "" {
 		if err = registerProcess(registry, s.host); err != nil {
 			return s, err
@@ -110,6 +119,11 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	}
 	if err = s.engine.Start(ctx); err != nil {
 		return s, err
+	}
+	if s.relay != nil {
+		if err = s.relay.relay.Start(); err != nil {
+			return s, err
+		}
 	}
 	s.logStart()
 	return s, nil
@@ -185,6 +199,9 @@ func (s *Server) logStart() {
 	s.cfg.Logger.Info("serve.started",
 		"pid", os.Getpid(), "database", s.database.String(), "manifest", m.Path, "manifest_sha256", m.Digest,
 		"jobs", len(m.Jobs), "modules", len(m.Modules), "admin", s.Addr())
+	if s.relay != nil {
+		s.cfg.Logger.Info("serve.relaying", "outbox", s.relay.database.String())
+	}
 }
 
 // Drain stops claiming, lets attempts finish as long as the budget allows, and
@@ -192,6 +209,9 @@ func (s *Server) logStart() {
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.cfg.Logger.Info("serve.draining", "fix", "a second signal stops at once")
+	if s.relay != nil {
+		s.relay.relay.Quiesce() // at once; close waits for its batch
+	}
 	err := errors.Join(s.engine.Drain(ctx), s.close())
 	if err == nil {
 		s.cfg.Logger.Info("serve.stopped")
@@ -212,6 +232,9 @@ const closePatience = 5 * time.Second
 // close closes what was opened, in the reverse order.
 func (s *Server) close() error {
 	var errs []error
+	if s.relay != nil {
+		errs = append(errs, s.relay.close())
+	}
 	if s.engine != nil {
 		errs = append(errs, s.engine.Close())
 	} else if s.loaded != nil {

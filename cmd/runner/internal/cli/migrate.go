@@ -31,7 +31,7 @@ needs no right to: a role that may, runs migrate up once before the first start.
   runner migrate up --database-url postgres://owner@db.example.com/app`,
 		GroupID: groupOperate,
 	}
-	return e.group(cmd, newMigrateStatus(e), newMigrateUp(e))
+	return e.group(cmd, newMigrateStatus(e), newMigrateUp(e), newMigrateOutbox(e))
 }
 
 // schemaView is a database's schema as JSON.

@@ -20,6 +20,7 @@ import (
 // serveFlags are the flags of serve.
 type serveFlags struct {
 	listen, logFormat, logLevel string
+	outbox                      string
 	drain                       time.Duration
 	watch                       bool
 	roles                       []string
@@ -49,12 +50,17 @@ A reload that finds a problem changes nothing: every problem is logged and what 
 served before is still served. Attempts under way finish on the module they began with,
 and a started run goes on with that module unless its job says on_deploy = "latest".
 
+--outbox-url names an application's Postgres database, prepared by runner migrate outbox:
+what the application stages there in its own transactions is published from here. It may
+be the queue's database, and several processes may share the work.
+
 --listen serves /healthz (the process is alive), /readyz (it takes work: the database
 answers and nothing is draining) and /metrics (Prometheus). Bind it where only operators
 reach it.`,
 		Example: `  runner serve
   runner serve -f deploy/jobs.toml --database-url sqlite:/var/lib/runner/runner.db
   RUNNER_DATABASE_URL=postgres://runner@db.example.com/app runner serve
+  runner serve --outbox-url postgres://relay@db.example.com/shop
   runner serve --watch --log-format text --log-level debug
   runner serve --listen '' --drain 60s`,
 		Args:    cobra.NoArgs,
@@ -63,6 +69,7 @@ reach it.`,
 	t := e.targetFlags(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7070", "address of /healthz, /readyz and /metrics; empty for none")
+	fl.StringVar(&f.outbox, "outbox-url", "", "publish what an application stages in this Postgres database (default $"+app.EnvOutbox+", or none)")
 	fl.DurationVar(&f.drain, "drain", 0, "how long attempts may finish when told to stop (default the manifest's, 25s)")
 	fl.BoolVar(&f.watch, "watch", false, "load manifest and modules again when their files change")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
@@ -88,6 +95,9 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 	if f.drain < 0 {
 		return usagef("write a duration such as 25s", "--drain %v is negative", f.drain)
 	}
+	if f.outbox == "" {
+		f.outbox = e.Getenv(app.EnvOutbox)
+	}
 	// Before anything is opened, so that no signal is lost to the default action.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
@@ -104,7 +114,7 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 		var r result
 		r.err = safely(func() (err error) {
 			r.s, err = app.StartServer(starting, app.ServerConfig{
-				Manifest: t.file, Database: t.database, Getenv: e.Getenv, Listen: f.listen, Drain: f.drain, Logger: logger,
+				Manifest: t.file, Database: t.database, Outbox: f.outbox, Getenv: e.Getenv, Listen: f.listen, Drain: f.drain, Logger: logger,
 			})
 			return err
 		})

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 	"github.com/jobrunner/runner/engine/store/storetest"
@@ -80,5 +82,27 @@ func TestPgBouncerIsToldOnceAndWorksByPolling(t *testing.T) {
 	}
 	if log.count("found by polling") != 1 {
 		t.Fatal("said so again")
+	}
+}
+
+// A proxy that accepts LISTEN and delivers nothing is found out, and said once.
+func TestListeningIsProved(t *testing.T) {
+	var log lines
+	s := open(t, migrated(t, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
+	through, err := pgx.ParseConfig(pgtest.Bouncer(t, s.cfg.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.listen = newListener(s, through)
+	s.listen.wait = 50 * time.Millisecond
+	stop := s.Wakes(func(q string) { t.Errorf("woken for %q", q) })
+	defer stop()
+	for s.listen.failed.Load() < 3 { // it goes on trying
+		if err := pauseFor(t.Context(), 10*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := log.count("do not arrive"); n != 1 || s.Listening() {
+		t.Fatalf("said %d times that wakes do not arrive, listening %v", n, s.Listening())
 	}
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -27,6 +28,7 @@ var (
 	qEnqueue     = named("enqueue")
 	qInputs      = named("insert_inputs")
 	qCheckNew    = named("check_new")
+	qTakeKeys    = named("take_keys")
 	qFindStates  = named("find_states")
 	qFindHolders = named("find_holders")
 	qFindLive    = named("find_live")
@@ -51,9 +53,11 @@ func (s *Store) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]sto
 		return nil, err
 	}
 	if len(left) > 0 {
+		try := 0
 		err := s.inTx(ctx, func(tx pgx.Tx) error {
+			try++
 			b.clear(left)
-			if err := s.enqueueIn(ctx, tx, b, left); err != nil {
+			if err := s.enqueueIn(ctx, tx, b, left, enqueueModeOf(try)); err != nil {
 				return err
 			}
 			return s.notes.in(ctx, tx, b.queues(left))
@@ -98,7 +102,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, batch []store.EnqueueP
 	if err != nil {
 		return nil, err
 	}
-	if err := s.enqueueIn(ctx, tx, b, b.all()); err != nil {
+	if err := s.enqueueIn(ctx, tx, b, b.all(), enqueueAgain); err != nil {
 		return nil, s.translate(err, false)
 	}
 	// Not throttled: this may commit much later than it is asked for.
@@ -168,9 +172,9 @@ func (b *entries) picked(which []int) []pgtype.UUID {
 // all are the indexes of every entry.
 func (b *entries) all() []int { return inOrder(len(b.batch)) }
 
-// insert is the statement that inserts some entries, inserted is called with
-// each that was.
-func (b *entries) insert(which []int, inserted func(id uuid, state job.State, soon bool)) []call {
+// insert are the statements that insert some entries, whose keys may be taken
+// already; inserted is called with each that was.
+func (b *entries) insert(which []int, taken bool, inserted func(id uuid, state job.State, soon bool)) []call {
 	n := len(which)
 	var (
 		jobs, queues, tenants    = make([]string, n), make([]string, n), make([]string, n)
@@ -213,7 +217,7 @@ func (b *entries) insert(which []int, inserted func(id uuid, state job.State, so
 	}
 	calls := []call{{
 		st:   qEnqueue,
-		args: []any{b.picked(which), jobs, queues, tenants, keys, inputs, priorities, attempts, times, delays, parents, by, traces},
+		args: []any{b.picked(which), jobs, queues, tenants, keys, inputs, priorities, attempts, times, delays, parents, by, traces, taken},
 		scan: func(r *row) error {
 			inserted(r.id(), job.State(r.text()), r.bool())
 			return nil
@@ -264,7 +268,7 @@ func (s *Store) enqueueNew(ctx context.Context, b *entries) (left []int, err err
 	notify := s.notes.pick(b.batch)
 	err = s.write(ctx, func(q queryer) error {
 		b.clear(all)
-		calls := b.insert(all, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
+		calls := b.insert(all, false, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
 		calls = append(calls, b.check(all))
 		if len(notify) > 0 {
 			calls = append(calls, s.notes.call(notify))
@@ -294,10 +298,34 @@ func (b *entries) enter(i int, state job.State, soon bool) {
 	b.results[i], b.soon[i] = store.EnqueueResult{ID: b.batch[i].ID, State: state}, soon
 }
 
+// enqueueMode is how a transaction deals with a key whose holder ends between the
+// refusal of an insert and the look for who refused it.
+type enqueueMode int
+
+const (
+	// enqueueLook has the transaction begin anew. Within one, keys are taken in
+	// their order and only once: two that went on to take what has become free
+	// would come to wait for each other.
+	enqueueLook enqueueMode = iota
+	// enqueueLock keeps holders from ending until the transaction does.
+	enqueueLock
+	// enqueueAgain looks again in the same transaction, which is the caller's and
+	// may last: nothing must wait for it that need not.
+	enqueueAgain
+)
+
+// enqueueModeOf is that of the nth try of a transaction, from 1.
+func enqueueModeOf(try int) enqueueMode {
+	if try > 2 {
+		return enqueueLock
+	}
+	return enqueueLook
+}
+
 // enqueueIn inserts some entries in a transaction, and answers each. A taken id
 // goes before a taken key: the same id again is the same run again, whatever its
 // state.
-func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int) error {
+func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int, mode enqueueMode) error {
 	for range enqueueTries {
 		known, err := s.states(ctx, tx, b, left)
 		if err != nil {
@@ -317,8 +345,11 @@ func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int
 		}
 		left = nil
 		if len(fresh) > 0 {
-			if left, err = s.enqueueFresh(ctx, tx, b, fresh, index); err != nil {
+			if left, err = s.enqueueFresh(ctx, tx, b, fresh, index, mode); err != nil {
 				return err
+			}
+			if len(left) > 0 && mode != enqueueAgain {
+				return fmt.Errorf("the holder of a key ended meanwhile: %w", errAgain)
 			}
 		}
 		if left = append(left, again...); len(left) == 0 {
@@ -337,23 +368,71 @@ func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int
 // enqueueFresh inserts entries whose ids no run had at the last look, and
 // returns those that it could not answer. If one of them was on its way from one
 // table to the next at that look, the transaction fails and is run again.
-func (s *Store) enqueueFresh(ctx context.Context, tx pgx.Tx, b *entries, fresh []int, index map[uuid]int) (left []int, err error) {
-	calls := b.insert(fresh, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
-	if err := s.runAll(ctx, tx, append(calls, b.check(fresh))...); err != nil {
-		if sqlState(err) == stateRefused {
-			err = errors.Join(err, errAgain)
+func (s *Store) enqueueFresh(ctx context.Context, tx pgx.Tx, b *entries, fresh []int, index map[uuid]int, mode enqueueMode) (left []int, err error) {
+	var deduped []int
+	if mode == enqueueLock && b.keyed {
+		if fresh, deduped, err = s.takeKeys(ctx, tx, b, fresh); err != nil {
+			return nil, err
 		}
-		return nil, err
+	}
+	if len(fresh) > 0 {
+		calls := b.insert(fresh, mode == enqueueLock, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
+		if err := s.runAll(ctx, tx, append(calls, b.check(fresh))...); err != nil {
+			if sqlState(err) == stateRefused {
+				err = errors.Join(err, errAgain)
+			}
+			return nil, err
+		}
 	}
 	for _, i := range fresh {
 		if b.results[i].ID == "" {
 			left = append(left, i)
 		}
 	}
+	if mode == enqueueLock {
+		// Whoever took an id meanwhile is met by another try.
+		if len(left) > 0 {
+			return left, nil
+		}
+		left = deduped
+	}
 	if len(left) == 0 || !b.keyed {
 		return left, nil
 	}
 	return s.holders(ctx, tx, b, left)
+}
+
+// takeKeys takes the keys of some entries, or finds out who holds them: those are
+// the deduped, whose holders now stay.
+func (s *Store) takeKeys(ctx context.Context, tx pgx.Tx, b *entries, which []int) (fresh, deduped []int, err error) {
+	type name struct{ job, tenant, key string }
+	first := map[name]int{}
+	var ids []pgtype.UUID
+	jobs, tenants, keys := []string{}, []string{}, []string{}
+	for _, i := range which {
+		p := &b.batch[i]
+		if p.Key == "" {
+			fresh = append(fresh, i)
+			continue
+		}
+		n := name{enc(p.Job), enc(p.Tenant), enc(p.Key)}
+		if _, ok := first[n]; ok {
+			deduped = append(deduped, i)
+			continue
+		}
+		first[n] = i
+		ids, jobs, tenants, keys = append(ids, b.ids[i].param()), append(jobs, n.job), append(tenants, n.tenant), append(keys, n.key)
+	}
+	err = s.run(ctx, tx, call{st: qTakeKeys, args: []any{ids, jobs, tenants, keys}, scan: func(r *row) error {
+		i := first[name{string(r.next()), string(r.next()), string(r.next())}]
+		if r.id() == b.ids[i] {
+			fresh = append(fresh, i)
+		} else {
+			deduped = append(deduped, i)
+		}
+		return nil
+	}})
+	return fresh, deduped, err
 }
 
 // states are those of the runs that some entries' ids name.

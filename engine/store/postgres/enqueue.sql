@@ -10,8 +10,9 @@ k.job = ANY (ARRAY[u.job]) AND k.tenant = u.tenant AND k.key = u.key
 -- name: enqueue
 -- $1 ids, $2 jobs, $3 queues, $4 tenants, $5 keys, $6 inputs (NULL: apart),
 -- $7 priorities, $8 attempts, $9 times or NULL, $10 delays in ms, $11 parents,
--- $12 by whom, $13 traceparents. Inserts what has no duplicate and answers that.
--- Keys are taken in their order, so that two batches cannot wait for each other.
+-- $12 by whom, $13 traceparents, $14 whether the keys are taken already. Inserts
+-- what has no duplicate and answers that. Keys are taken in their order, so that
+-- two batches cannot wait for each other.
 WITH u AS MATERIALIZED (
   SELECT u.*, coalesce(u.at, {now} + u.delay * interval '1 millisecond') AS run_at
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::smallint[], $8::integer[],
@@ -19,7 +20,7 @@ WITH u AS MATERIALIZED (
     u(id, job, queue, tenant, key, input, priority, max_attempts, at, delay, parent, enqueued_by, traceparent, ord)
 ), k AS (
   INSERT INTO {schema}.live_keys (job, tenant, key, run_id)
-  SELECT u.job, u.tenant, u.key, u.id FROM u WHERE u.key IS NOT NULL
+  SELECT u.job, u.tenant, u.key, u.id FROM u WHERE u.key IS NOT NULL AND NOT $14
   ORDER BY u.job COLLATE "C", u.tenant COLLATE "C", u.key COLLATE "C", u.ord
   ON CONFLICT DO NOTHING RETURNING run_id
 )
@@ -27,7 +28,7 @@ INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, max_
   parent, enqueued_by, traceparent, input)
 SELECT u.id, u.job, u.queue, u.tenant, u.key, CASE WHEN u.run_at <= {now} THEN 'ready' ELSE 'delayed' END,
   u.priority, u.max_attempts, u.run_at, {now}, u.parent, u.enqueued_by, u.traceparent, u.input
-FROM u WHERE u.key IS NULL OR u.id IN (SELECT k.run_id FROM k)
+FROM u WHERE u.key IS NULL OR $14 OR u.id IN (SELECT k.run_id FROM k)
 ON CONFLICT DO NOTHING
 RETURNING id, state, run_at <= {now} + interval '1 second' AS soon
 
@@ -53,6 +54,16 @@ SELECT CASE
     LEFT JOIN {schema}.waiting w ON w.id {of_u}
     WHERE (w.job, w.tenant, w.key) IS DISTINCT FROM (u.job, u.tenant, u.key)) THEN {schema}.refuse()
   END
+
+-- name: take_keys
+-- $1 ids, $2 jobs, $3 tenants, $4 keys, none twice: who holds each now, and goes on
+-- to hold it until this transaction ends. For when looking it up, without the
+-- write that this is, was overtaken time and again.
+INSERT INTO {schema}.live_keys (job, tenant, key, run_id)
+SELECT u.job, u.tenant, u.key, u.id FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[]) u(id, job, tenant, key)
+ORDER BY u.job COLLATE "C", u.tenant COLLATE "C", u.key COLLATE "C"
+ON CONFLICT (job, tenant, key) DO UPDATE SET run_id = live_keys.run_id
+RETURNING job, tenant, key, run_id
 
 -- name: find_states
 -- $1 ids

@@ -22,9 +22,12 @@ var errAgain = errors.New("look again")
 // retryable reports whether the server rolled a transaction back for reasons
 // that may be gone when it is tried again.
 func retryable(err error) bool {
+	if errors.Is(err, errAgain) {
+		return true
+	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
-		return pg.Code == "40001" || pg.Code == "40P01" || errors.Is(err, errAgain) // serialization failure, deadlock
+		return pg.Code == "40001" || pg.Code == "40P01" // serialization failure, deadlock
 	}
 	return pgconn.SafeToRetry(err) // the connection was gone before anything was sent
 }
@@ -46,6 +49,9 @@ func (s *Store) translate(err error, sent bool) error {
 		return err
 	}
 	var pg *pgconn.PgError
+	if errors.Is(err, errAgain) && !errors.As(err, &pg) {
+		return &abi.Error{Code: job.CodeDatabaseBusy, Message: fmt.Sprintf("%d tries were overtaken by others: %v", tries, err), Fix: "try again", Err: err}
+	}
 	if errors.As(err, &pg) {
 		e := s.fromServer(pg)
 		// A statement that failed has done nothing. A session that was ended may

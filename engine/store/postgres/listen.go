@@ -13,9 +13,8 @@ import (
 
 // Times of the listening connection.
 const (
-	proofWait    = 5 * time.Second // for a probe to come back
-	proofEvery   = time.Minute     // a connection that is silent for so long is probed again
-	listenBackon = time.Minute     // a connection that held so long starts the backoff anew
+	proofEvery   = time.Minute // a connection that is silent for so long is probed again
+	listenBackon = time.Minute // a connection that held so long starts the backoff anew
 	listenMin    = 250 * time.Millisecond
 	listenMax    = 30 * time.Second
 )
@@ -29,8 +28,10 @@ const probePrefix = "\x01p"
 type listener struct {
 	s      *Store
 	cfg    *pgx.ConnConfig
+	wait   time.Duration // for a probe to come back
 	proven atomic.Bool
-	warned bool // that wakes do not arrive
+	warned bool         // that wakes do not arrive
+	failed atomic.Int64 // sessions that ended
 	begun  atomic.Bool
 	ctx    context.Context
 	stop   context.CancelFunc
@@ -41,7 +42,7 @@ func newListener(s *Store, cfg *pgx.ConnConfig) *listener {
 	ctx, cancel := context.WithCancel(context.Background())
 	cfg = cfg.Copy()
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
-	return &listener{s: s, cfg: cfg, ctx: ctx, stop: cancel, end: make(chan struct{})}
+	return &listener{s: s, cfg: cfg, wait: 5 * time.Second, ctx: ctx, stop: cancel, end: make(chan struct{})}
 }
 
 // Wakes implements store.Notifier.
@@ -71,6 +72,7 @@ func (l *listener) loop() {
 		began := time.Now()
 		err := l.session()
 		l.proven.Store(false)
+		l.failed.Add(1)
 		if l.ctx.Err() != nil {
 			return
 		}
@@ -135,7 +137,7 @@ func (l *listener) session() error {
 // prove sends a probe through the pool and waits for it.
 func (l *listener) prove(c *pgx.Conn) error {
 	probe := probePrefix + rand.Text()
-	ctx, cancel := context.WithTimeout(l.ctx, proofWait)
+	ctx, cancel := context.WithTimeout(l.ctx, l.wait)
 	defer cancel()
 	err := l.s.write(ctx, func(q queryer) error {
 		return l.s.runAll(ctx, q, call{st: qNotify, args: []any{l.s.cfg.channel(), []string{probe}}})
@@ -144,7 +146,7 @@ func (l *listener) prove(c *pgx.Conn) error {
 		return err
 	}
 	back := false
-	if err := l.receive(c, proofWait, func(payload string) bool { back = payload == probe; return back }); err != nil {
+	if err := l.receive(c, l.wait, func(payload string) bool { back = payload == probe; return back }); err != nil {
 		return err
 	}
 	if !back {

@@ -358,7 +358,9 @@ func sleepOf(p *store.StepParams) *int64 {
 func (s *Store) settleEnqueuing(ctx context.Context, batch []store.SettleParams, out []store.SettleResult) error {
 	var settled []*settling
 	var entered []*entries
+	try := 0
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
+		try++
 		settled, entered = nil, nil
 		clear(out)
 		refs := make([]job.Ref, len(batch))
@@ -391,7 +393,7 @@ func (s *Store) settleEnqueuing(ctx context.Context, batch []store.SettleParams,
 				if err := settle(); err != nil {
 					return err
 				}
-				b, output, err := s.enqueueOf(ctx, tx, st)
+				b, output, err := s.enqueueOf(ctx, tx, st, enqueueModeOf(try))
 				if err != nil {
 					return err
 				}
@@ -425,12 +427,12 @@ func (s *Store) settleEnqueuing(ctx context.Context, batch []store.SettleParams,
 }
 
 // enqueueOf inserts what a step enqueues, and returns it with the step's output.
-func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams) (b *entries, output []byte, err error) {
+func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams, mode enqueueMode) (b *entries, output []byte, err error) {
 	if b, err = newEntries(st.Enqueue); err != nil {
 		return nil, nil, err
 	}
 	if len(st.Enqueue) > 0 {
-		if err := s.enqueueIn(ctx, tx, b, b.all()); err != nil {
+		if err := s.enqueueIn(ctx, tx, b, b.all(), mode); err != nil {
 			return nil, nil, err
 		}
 	}

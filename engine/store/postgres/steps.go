@@ -81,9 +81,11 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 		return out, nil
 	}
 	var entered []*entries
+	try := 0
 	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
+		try++
 		clear(out)
-		entered, err = s.saveEnqueuing(ctx, tx, batch, rounds, out)
+		entered, err = s.saveEnqueuing(ctx, tx, batch, rounds, out, enqueueModeOf(try))
 		if err != nil {
 			return err
 		}
@@ -182,7 +184,7 @@ func (s *Store) hold(ctx context.Context, q queryer, refs []job.Ref) ([]bool, er
 
 // saveEnqueuing saves the rounds of a batch in a transaction, inserting first
 // what the steps that are held enqueue. It returns what went in.
-func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.StepParams, rounds [][]int, out []store.StepResult) (entered []*entries, err error) {
+func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.StepParams, rounds [][]int, out []store.StepResult, mode enqueueMode) (entered []*entries, err error) {
 	refs := make([]job.Ref, len(batch))
 	for i := range batch {
 		refs[i] = batch[i].Ref
@@ -197,7 +199,7 @@ func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.Step
 		if !held[i] || len(st.Enqueue) == 0 && !st.OutputEnqueued {
 			continue
 		}
-		b, output, err := s.enqueueOf(ctx, tx, st)
+		b, output, err := s.enqueueOf(ctx, tx, st, mode)
 		if err != nil {
 			return nil, err
 		}

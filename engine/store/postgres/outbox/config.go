@@ -99,6 +99,7 @@ func (c *Config) parse() (*pgxpool.Config, error) {
 	if p.ConnConfig.RuntimeParams["application_name"] == "" {
 		p.ConnConfig.RuntimeParams["application_name"] = "runner-outbox"
 	}
+	p.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // whatever the application's is
 	return p, nil
 }
 

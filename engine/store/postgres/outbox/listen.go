@@ -33,7 +33,9 @@ type listener struct {
 	d       *DB
 	cfg     *pgx.ConnConfig
 	channel string
+	wait    time.Duration // for a probe to come back
 	proven  atomic.Bool
+	failed  atomic.Int64 // sessions that ended
 	warned  bool
 	ctx     context.Context
 	stop    context.CancelFunc
@@ -48,7 +50,7 @@ type listener struct {
 
 func newListener(d *DB, cfg *pgx.ConnConfig, channel string) *listener {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &listener{d: d, cfg: cfg, channel: channel, ctx: ctx, stop: cancel, end: make(chan struct{}), subs: map[int]func(){}}
+	return &listener{d: d, cfg: cfg, channel: channel, wait: proofWait, ctx: ctx, stop: cancel, end: make(chan struct{}), subs: map[int]func(){}}
 }
 
 // Wakes implements store.OutboxRelay.
@@ -106,6 +108,7 @@ func (l *listener) loop() {
 		began := time.Now()
 		err := l.session()
 		l.proven.Store(false)
+		l.failed.Add(1)
 		if l.ctx.Err() != nil {
 			return
 		}
@@ -173,13 +176,13 @@ func (l *listener) session() error {
 // prove sends a probe through the pool and waits for it.
 func (l *listener) prove(c *pgx.Conn) error {
 	probe := probePrefix + rand.Text()
-	ctx, cancel := context.WithTimeout(l.ctx, proofWait)
+	ctx, cancel := context.WithTimeout(l.ctx, proofWait) // to send it
 	defer cancel()
 	if _, err := l.d.pool.Exec(ctx, l.d.text["notify"], l.channel, probe); err != nil {
 		return err
 	}
 	back := false
-	if err := l.receive(c, proofWait, func(payload string) bool { back = payload == probe; return back }); err != nil {
+	if err := l.receive(c, l.wait, func(payload string) bool { back = payload == probe; return back }); err != nil {
 		return err
 	}
 	if !back {

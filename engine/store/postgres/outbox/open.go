@@ -57,6 +57,11 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 		return nil, d.at.translate(err, false)
 	}
 	d.listen = newListener(d, pcfg.ConnConfig, dial.channel())
+	if f.pooled && !cfg.NoListen {
+		// LISTEN would stay with a session that the application has next.
+		d.cfg.NoListen = true
+		d.listen.warn()
+	}
 	return d, nil
 }
 
@@ -74,6 +79,7 @@ type facts struct {
 	version  int
 	replica  bool
 	readOnly bool
+	pooled   bool // a pooler stands in between
 	found    bool // the outbox is there
 	schema   int  // its version; 0 is none
 }
@@ -86,15 +92,18 @@ func look(ctx context.Context, cfg *pgx.ConnConfig, d dialect) (f facts, err err
 	}
 	defer c.Close(context.WithoutCancel(ctx))
 	var readOnly string
+	var pid uint32
 	err = c.QueryRow(ctx, d.fill(`SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
-		current_setting('default_transaction_read_only'),
+		current_setting('default_transaction_read_only'), pg_backend_pid(),
 		EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 			WHERE n.nspname = {schema_literal} AND c.relname = 'outbox_version')`)).
-		Scan(&f.version, &f.replica, &readOnly, &f.found)
+		Scan(&f.version, &f.replica, &readOnly, &pid, &f.found)
 	if err != nil {
 		return f, err
 	}
 	f.readOnly = readOnly == "on"
+	// A pooler hands out a process id of its own making.
+	f.pooled = pid != c.PgConn().PID()
 	if f.found {
 		err = c.QueryRow(ctx, d.fill(`SELECT coalesce(max(version), 0) FROM {schema}.outbox_version`)).Scan(&f.schema)
 	}

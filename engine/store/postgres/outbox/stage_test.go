@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
 // (B1, TC9) What is staged commits or vanishes with the caller's rows, though
@@ -136,6 +138,35 @@ func TestInputIsKeptToTheByte(t *testing.T) {
 		if string(r.Input) != want {
 			t.Errorf("row %d: %s", i, r.Input)
 		}
+	}
+}
+
+// The application's database may have another encoding: an input is UTF-8 in the
+// outbox, as it is in the queue.
+func TestInputIsUTF8WhateverTheEncoding(t *testing.T) {
+	server := pgtest.Shared(t)
+	name := fmt.Sprintf("latin1_%d", time.Now().UnixNano())
+	if err := server.Exec(t.Context(), "CREATE DATABASE "+name+" ENCODING 'LATIN1' TEMPLATE template0 LC_COLLATE 'C' LC_CTYPE 'C'"); err != nil {
+		t.Fatal(err)
+	}
+	defer server.Exec(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)")
+	u, err := url.Parse(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Path = "/" + name
+	cfg := Config{URL: u.String()}
+	migrate(t, cfg)
+	cfg.Schema = DefaultSchema
+	d, a := open(t, cfg), session(t, cfg)
+	a.exec("SET client_encoding = 'UTF8'")
+	a.enqueue(`'j', '{"é":"ü"}', tenant => 'Zoë'`)
+	rows := claim(t, d, "r1", 1)
+	if len(rows) != 1 || string(rows[0].Input) != `{"é":"ü"}` || rows[0].Tenant != "Zoë" {
+		t.Errorf("%+v", rows)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -84,18 +84,18 @@ func Read(p Params) ([]byte, error) {
 	}
 	b, size := p.Bytes, int64(len(p.Bytes))
 	if b == nil {
-		f, err := os.Open(p.Path)
-		if err != nil {
-			return nil, unreadable(p.Path, err)
-		}
-		defer f.Close()
-		st, err := f.Stat()
+		st, err := os.Stat(p.Path) // before it is opened: a named pipe opens once somebody writes to it
 		switch {
 		case err != nil:
 			return nil, unreadable(p.Path, err)
 		case !st.Mode().IsRegular():
 			return nil, unreadable(p.Path, errors.New("it is not a file"))
 		}
+		f, err := os.Open(p.Path)
+		if err != nil {
+			return nil, unreadable(p.Path, err)
+		}
+		defer f.Close()
 		if size = st.Size(); size <= limit {
 			// It may grow while it is read.
 			if b, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {

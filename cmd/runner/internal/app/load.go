@@ -247,12 +247,7 @@ func (l *loading) discard() {
 }
 
 func readModule(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	info, err := f.Stat()
+	info, err := os.Stat(path) // before it is opened: a named pipe opens once somebody writes to it
 	switch {
 	case err != nil:
 		return nil, err
@@ -261,6 +256,11 @@ func readModule(path string) ([]byte, error) {
 	case info.Size() > maxModule:
 		return nil, fmt.Errorf("it has %d bytes, more than any module may", info.Size())
 	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
 	b, err := io.ReadAll(io.LimitReader(f, maxModule+1))
 	if len(b) > maxModule {
 		return nil, errors.New("it has more bytes than any module may")

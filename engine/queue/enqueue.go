@@ -88,9 +88,14 @@ func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) ([]Result, 
 	return results, nil
 }
 
+// tooMany refuses a batch by its size.
+func tooMany(n int) error {
+	return invalid("a batch has %d entries; at most %d go in one", n, MaxEnqueue)
+}
+
 func checkMany(requests []Request) error {
 	if len(requests) > MaxEnqueue {
-		return invalid("a batch has %d entries; at most %d go in one", len(requests), MaxEnqueue)
+		return tooMany(len(requests))
 	}
 	var bad []string
 	for i := range requests {

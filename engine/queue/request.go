@@ -171,12 +171,20 @@ func CheckInput(j *manifest.Job, input []byte) error {
 	if err == nil {
 		return nil
 	}
-	return &abi.Error{
+	refused := &abi.Error{
 		Code:    job.CodeInputInvalid,
 		Message: fmt.Sprintf("the input of job %q is refused: %v", j.Name, err),
 		Fix:     "send an input that the job's schema accepts",
 		Err:     err,
 	}
+	var why *abi.Error // says it once, without a code in the middle
+	if errors.As(err, &why) {
+		refused.Message = fmt.Sprintf("the input of job %q is refused: %s", j.Name, why.Message)
+		if why.Fix != "" {
+			refused.Fix = why.Fix
+		}
+	}
+	return refused
 }
 
 // mintOrCheck answers id if it is a canonical UUID, or a new one.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -186,7 +187,12 @@ func (s *Server) notReady(ctx context.Context) []string {
 		reasons = append(reasons, "draining")
 	}
 	if _, err := s.store.Now(ctx); err != nil {
-		reasons = append(reasons, "the database does not answer: "+abi.CodeOf(err))
+		reasons = append(reasons, "the database does not answer: "+cmp.Or(abi.CodeOf(err), err.Error()))
+	}
+	// Without a lease it claims nothing, although everything else may be well: it
+	// lost the one it had and has not registered anew, or it is only starting.
+	if !s.engine.Leased() && len(reasons) == 0 {
+		reasons = append(reasons, "the worker holds no lease")
 	}
 	return reasons
 }

@@ -128,6 +128,12 @@ func TestServerWorksReportsAndLeavesNothingRunning(t *testing.T) {
 	if _, body := get(t, s, "/metrics"); !strings.Contains(body, `runner_steps_total{result="run"} 5`) || !strings.Contains(body, "runner_host_modules 1") {
 		t.Errorf("metrics lack the steps or the instances:\n%s", body)
 	}
+	if err := s.Engine().Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if status, body := get(t, s, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no lease") {
+		t.Errorf("ready without a lease: %d %s", status, body)
+	}
 	if err := s.Drain(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -55,8 +55,8 @@ what the application stages there in its own transactions is published from here
 be the queue's database, and several processes may share the work.
 
 --listen serves /healthz (the process is alive), /readyz (it takes work: the database
-answers and nothing is draining) and /metrics (Prometheus). Bind it where only operators
-reach it.`,
+answers, it holds its lease and nothing is draining) and /metrics (Prometheus). Bind it
+where only operators reach it.`,
 		Example: `  runner serve
   runner serve -f deploy/jobs.toml --database-url sqlite:/var/lib/runner/runner.db
   RUNNER_DATABASE_URL=postgres://runner@db.example.com/app runner serve

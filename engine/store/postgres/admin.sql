@@ -71,11 +71,14 @@ FROM f
 DELETE FROM {schema}.steps s USING (SELECT ordinal FROM {schema}.steps WHERE run_id = $1 AND name = $2) f
 WHERE s.run_id = $1 AND s.ordinal >= f.ordinal
 
--- name: stats_waiting
--- Ready, and what is due though it still says that it waits; what is not, by state.
-SELECT queue, count(*) FILTER (WHERE state = 'ready' OR run_at <= {now}), min(run_at) FILTER (WHERE state = 'ready' OR run_at <= {now}),
+-- name: stats_ready
+SELECT queue, count(*), min(run_at) FROM {schema}.waiting WHERE state = 'ready' GROUP BY queue
+
+-- name: stats_timed
+-- What is due though it still says that it waits; what is not, by state.
+SELECT queue, count(*) FILTER (WHERE run_at <= {now}), min(run_at) FILTER (WHERE run_at <= {now}),
   count(*) FILTER (WHERE state = 'delayed' AND run_at > {now}), count(*) FILTER (WHERE state = 'suspended' AND run_at > {now})
-FROM {schema}.waiting WHERE state IN ('ready', 'delayed', 'suspended') GROUP BY queue
+FROM {schema}.waiting WHERE state IN ('delayed', 'suspended') GROUP BY queue
 
 -- name: stats_running
 SELECT queue, count(*) FROM {schema}.running GROUP BY queue

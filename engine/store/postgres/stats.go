@@ -11,7 +11,8 @@ import (
 )
 
 var (
-	qStatsWaiting  = named("stats_waiting")
+	qStatsReady    = named("stats_ready")
+	qStatsTimed    = named("stats_timed")
 	qStatsRunning  = named("stats_running")
 	qStatsFinished = named("stats_finished")
 	qStatsWorkers  = named("stats_workers")
@@ -43,9 +44,18 @@ func (s *Store) stats(ctx context.Context, c *pgx.Conn, out *store.Stats) error 
 				out.Workers, out.Now = int(r.int()), r.time()
 				return nil
 			}},
-			call{st: qStatsWaiting, scan: func(r *row) error {
+			call{st: qStatsReady, scan: func(r *row) error {
 				t := queue(r)
-				t.Ready, t.OldestDue, t.Delayed, t.Suspended = r.int(), r.time(), r.int(), r.int()
+				t.Ready, t.OldestDue = r.int(), r.time()
+				return nil
+			}},
+			call{st: qStatsTimed, scan: func(r *row) error {
+				t := queue(r)
+				t.Ready += r.int()
+				if due := r.time(); !due.IsZero() && (t.OldestDue.IsZero() || due.Before(t.OldestDue)) {
+					t.OldestDue = due
+				}
+				t.Delayed, t.Suspended = r.int(), r.int()
 				return nil
 			}},
 			call{st: qStatsRunning, scan: func(r *row) error {

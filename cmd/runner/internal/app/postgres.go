@@ -121,3 +121,32 @@ func (a postgresAddress) shown() string {
 	}
 	return strings.ReplaceAll(shown.String(), "%2F", "/") // of a socket's folder
 }
+
+// CodeNotPostgres says that something is for Postgres only.
+const CodeNotPostgres = "X_DATABASE_NOT_POSTGRES"
+
+// Grants is the SQL that gives the roles of workers and of enqueuers what they need
+// in d's schema. Errors: X_DATABASE_NOT_POSTGRES.
+func Grants(d Database, workers, enqueuers []string) (string, error) {
+	if !d.Shared() {
+		return "", &abi.Error{
+			Code:    CodeNotPostgres,
+			Message: fmt.Sprintf("%s is a SQLite file, which has no roles", d),
+			Fix:     "name a Postgres database with --database-url; for a file, set its permissions",
+		}
+	}
+	var all strings.Builder
+	for _, to := range []struct {
+		role  postgres.Role
+		names []string
+	}{{postgres.RoleWorker, workers}, {postgres.RoleEnqueuer, enqueuers}} {
+		for _, name := range to.names {
+			sql, err := postgres.Grants(d.postgres.config(nil), to.role, name)
+			if err != nil {
+				return "", err
+			}
+			all.WriteString(strings.TrimSpace(sql) + "\n")
+		}
+	}
+	return all.String(), nil
+}

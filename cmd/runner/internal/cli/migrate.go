@@ -25,13 +25,14 @@ upgrade of the binary, stop it, make a backup and run migrate up.
 
 In Postgres the tables are in a schema of their own, called runner unless the URL says
 otherwise (postgres://…/app?schema=jobs). serve creates nothing there, so that its role
-needs no right to: a role that may, runs migrate up once before the first start.`,
+needs no right to: a role that may, runs migrate up once before the first start, and
+grants serve's role what migrate grants prints.`,
 		Example: `  runner migrate status
   runner migrate up
   runner migrate up --database-url postgres://owner@db.example.com/app`,
 		GroupID: groupOperate,
 	}
-	return e.group(cmd, newMigrateStatus(e), newMigrateUp(e), newMigrateOutbox(e))
+	return e.group(cmd, newMigrateStatus(e), newMigrateUp(e), newMigrateGrants(e), newMigrateOutbox(e))
 }
 
 // schemaView is a database's schema as JSON.

@@ -53,19 +53,43 @@ type env struct {
 // Main runs the command line and answers the process's exit code. It prints
 // what went wrong and never panics.
 func Main(p Params) int {
+	answer := &answer{w: p.Stdout}
 	e := &env{Params: p, out: styleOf(p.Stdout, p.Getenv), err: styleOf(p.Stderr, p.Getenv), command: "runner"}
+	e.Stdout = answer
 	root := newRoot(e)
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
-	root.SetOut(p.Stdout)
+	root.SetOut(answer)
 	root.SetErr(p.Stderr)
+	code := exitOK
 	if err := safely(func() error { return root.ExecuteContext(context.Background()) }); err != nil {
 		if !e.started {
 			err = usage(err)
 		}
-		return e.fail(err)
+		code = e.fail(err)
 	}
-	return exitOK
+	if answer.err != nil && code != exitCannot {
+		code = e.fail(answer.err)
+	}
+	return code
+}
+
+// answer is stdout, and the first error of writing there: half an answer must
+// not look like a whole one to the script that asked.
+type answer struct {
+	w   io.Writer
+	err error
+}
+
+func (a *answer) Write(b []byte) (int, error) {
+	n, err := a.w.Write(b)
+	if err != nil {
+		a.err = &abi.Error{
+			Code: codeOutput, Message: fmt.Sprintf("the answer could not be written: %v", err),
+			Fix: "what the command did is done; see whether the disk is full, or whoever reads stdout is gone", Err: err,
+		}
+	}
+	return n, a.err
 }
 
 // safely turns a panic of fn into an error. Its stack is for those who ask.
@@ -156,6 +180,9 @@ func (e *env) run(fn func(ctx context.Context, cmd *cobra.Command, args []string
 	return func(cmd *cobra.Command, args []string) error {
 		e.started = true
 		e.command = cmd.CommandPath()
+		if err := checkFlags(cmd); err != nil {
+			return err
+		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
 		err := fn(ctx, cmd, args)

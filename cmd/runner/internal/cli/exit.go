@@ -27,6 +27,7 @@ const (
 	codeInterrupted = "X_INTERRUPTED"
 	codeRunNotDone  = "X_RUN_NOT_DONE"
 	codeFile        = "X_FILE_UNREADABLE"
+	codeOutput      = "X_OUTPUT_FAILED"
 )
 
 // exit is an error that knows its exit code. With a nil err everything has
@@ -64,6 +65,7 @@ var cannot = map[string]bool{
 	codeUsage:                   true,
 	codeInterrupted:             true,
 	codeFile:                    true,
+	codeOutput:                  true,
 	job.CodeDatabaseBusy:        true,
 	job.CodeDatabaseCorrupt:     true,
 	job.CodeDatabaseDenied:      true,

@@ -15,7 +15,8 @@ import (
 )
 
 // readInput is the JSON that --input names: the text itself, @FILE, or - for
-// stdin. Whether it is valid JSON is decided where every enqueue is checked.
+// stdin; "" is none. Whether it is valid JSON is decided where every enqueue is
+// checked.
 func (e *env) readInput(arg string) ([]byte, error) {
 	switch {
 	case arg == "-":
@@ -51,7 +52,11 @@ func readBounded(r io.Reader, name string) ([]byte, error) {
 			Fix:     "store the data elsewhere and pass a reference to it",
 		}
 	}
-	return bytes.TrimSpace(b), nil
+	b = bytes.TrimSpace(b)
+	if len(b) == 0 { // nothing would stand for null: whatever was to write it failed
+		return nil, &abi.Error{Code: job.CodeInputInvalid, Message: "there is no input in " + name, Fix: "put JSON there, or leave --input out for null"}
+	}
+	return b, nil
 }
 
 // lines calls fn with batches of the JSON lines of the file (- is stdin), in

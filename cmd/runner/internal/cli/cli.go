@@ -126,7 +126,7 @@ Without a database URL everything is kept, durably, in one SQLite file.`,
   runner try onboard-org --input '{"orgId":"acme","plan":"team"}'
                                         run one job in memory, sleeps taking no time
   runner serve                          work the queue
-  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}' --wait
+  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}'
   runner jobs ls --state dead           what waits for a person`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -53,7 +53,11 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 		if run.Worker != "" {
 			detail = "by " + run.Worker
 		}
-		evs = append(evs, event{at: run.ClaimedAt, what: fmt.Sprintf("attempt %d", run.Attempt), state: "claimed", detail: detail, rank: 1})
+		name := fmt.Sprintf("attempt %d", run.Attempt)
+		evs = append(evs, event{at: run.ClaimedAt, what: name, state: "claimed", detail: detail, rank: 1})
+		if run.State == job.Done {
+			evs = append(evs, event{at: run.FinishedAt, what: name, state: string(job.Completed), took: between(run.ClaimedAt, run.FinishedAt), rank: 3})
+		}
 	}
 	for _, s := range h.steps {
 		evs = append(evs, stepEvent(s, show))

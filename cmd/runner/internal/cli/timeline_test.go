@@ -66,14 +66,14 @@ AT       WHAT            STATE      TOOK  DETAIL
 	}
 }
 
-func TestTimelineOfARunThatCompletedAtOnceShowsItsClaim(t *testing.T) {
+func TestTimelineOfARunThatCompletedAtOnceShowsItsAttempt(t *testing.T) {
 	h := history{run: job.Run{ID: "01", Job: "noop", State: job.Done, Attempt: 1, MaxAttempts: 3, Claims: 1,
 		CreatedAt: epoch, StartedAt: after(time.Millisecond), ClaimedAt: after(time.Millisecond), FinishedAt: after(2 * time.Millisecond), Output: []byte("1")}}
 	var got []string
 	for _, e := range h.events(whole) {
 		got = append(got, e.what+" "+e.state)
 	}
-	if diff := cmp.Diff([]string{"run enqueued", "attempt 1 claimed", "run done"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"run enqueued", "attempt 1 claimed", "attempt 1 completed", "run done"}, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

@@ -135,13 +135,17 @@ func (s *Server) load(ctx context.Context, before *Loaded) (*Loaded, error) {
 }
 
 func (s *Server) newEngine(registry *prometheus.Registry) (*engine.Engine, error) {
+	var counted prometheus.Registerer // nil where nobody can look: gauges cost queries
+	if s.cfg.Listen != "" {
+		counted = registry
+	}
 	return engine.New(engine.Config{
 		Store:      s.store,
 		Deployment: s.loaded.Deployment(),
 		Loader:     s.older,
 		CloseGuest: s.host.CloseGuest,
 		Logger:     s.cfg.Logger,
-		Registerer: registry,
+		Registerer: counted,
 		Drain:      s.cfg.Drain,
 		Alone:      s.unlock != nil, // the lock says so
 	})

@@ -12,10 +12,12 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// Request asks for a run; Result is the run it led to.
+// Request asks for a run; Result is the run it led to. EntryError is inside an
+// error about one request of several.
 type (
-	Request = queue.Request
-	Result  = queue.Result
+	Request    = queue.Request
+	Result     = queue.Result
+	EntryError = queue.EntryError
 )
 
 // What a live holder of a request's key means.

@@ -81,13 +81,23 @@ func (q *Queue) Prepare(requests []Request) ([]store.EnqueueParams, error) {
 	return prepared, nil
 }
 
+// EntryError is an error about one entry of a batch, inside the error that tells
+// of it by its index: for callers who know the entry by another name.
+type EntryError struct {
+	Index int
+	Err   error
+}
+
+func (e *EntryError) Error() string { return fmt.Sprintf("entry %d: %v", e.Index, e.Err) }
+func (e *EntryError) Unwrap() error { return e.Err }
+
 // at names the entry that err is about, keeping its code.
 func at(i int, err error) error {
 	var e *abi.Error
 	if !errors.As(err, &e) {
-		return fmt.Errorf("entry %d: %w", i, err)
+		return &EntryError{i, err}
 	}
-	return &abi.Error{Code: e.Code, Message: fmt.Sprintf("entry %d: %s", i, e.Message), Fix: e.Fix, Err: err}
+	return &abi.Error{Code: e.Code, Message: fmt.Sprintf("entry %d: %s", i, e.Message), Fix: e.Fix, Err: &EntryError{i, err}}
 }
 
 // prepare checks one request and fills p in.

@@ -14,9 +14,6 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// linesBatch is how many lines of --input-lines go in one write.
-const linesBatch = 1000
-
 // enqueueFlags are the flags of enqueue.
 type enqueueFlags struct {
 	input, lines string
@@ -45,7 +42,7 @@ is started later works it off.
 --wait follows the run to its end, shows its progress on stderr and prints its output
 on stdout; the exit code is 1 if it ended other than done.
 
---input-lines enqueues a run for each line of a file of JSON lines, in batches of ` + fmt.Sprint(linesBatch) + `;
+--input-lines enqueues a run for each line of a file of JSON lines, in batches of at most ` + fmt.Sprint(linesBatch) + `;
 a bad line stops at its batch, which is not enqueued.`,
 		Example: `  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}'
   runner enqueue onboard-org --input @org.json --wait --timeout 1m
@@ -145,15 +142,15 @@ func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine
 
 func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
 	enqueued, deduped := 0, 0
-	err := e.lines(f.lines, linesBatch, func(first int, batch [][]byte) error {
+	err := e.lines(f.lines, func(name string, batch []inputLine) error {
 		requests := make([]engine.Request, len(batch))
 		for i, line := range batch {
 			requests[i] = r
-			requests[i].Input = line
+			requests[i].Input = line.text
 		}
 		results, err := o.client.EnqueueMany(ctx, requests)
 		if err != nil {
-			return fmt.Errorf("batch that begins at line %d: %w", first, unknownOutcome(err))
+			return atLine(name, batch, err)
 		}
 		for _, res := range results {
 			if res.Deduped {
@@ -175,6 +172,18 @@ func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engi
 	}
 	_, err = fmt.Fprintf(e.Stdout, "%s enqueued, %d deduped\n", count(enqueued, "run"), deduped)
 	return err
+}
+
+// atLine says which line err is about, as far as it is about one.
+func atLine(name string, batch []inputLine, err error) error {
+	var entry *engine.EntryError
+	switch {
+	case errors.As(err, &entry):
+		return fmt.Errorf("%s:%d: %w", name, batch[entry.Index].number, entry.Err)
+	case len(batch) == 1:
+		return fmt.Errorf("%s:%d: %w", name, batch[0].number, unknownOutcome(err))
+	}
+	return fmt.Errorf("%s:%d to %d: %w", name, batch[0].number, batch[len(batch)-1].number, unknownOutcome(err))
 }
 
 // unknownOutcome says what a write means whose answer never came.

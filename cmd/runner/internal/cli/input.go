@@ -59,9 +59,21 @@ func readBounded(r io.Reader, name string) ([]byte, error) {
 	return b, nil
 }
 
+// A batch of lines has at most linesBatch of them, and about linesBatchBytes.
+const (
+	linesBatch      = 1000
+	linesBatchBytes = 8 << 20
+)
+
+// inputLine is a line that is not blank, with its number from 1.
+type inputLine struct {
+	number int
+	text   []byte
+}
+
 // lines calls fn with batches of the JSON lines of the file (- is stdin), in
-// order, with the number of each batch's first line; blank lines are skipped.
-func (e *env) lines(path string, size int, fn func(first int, batch [][]byte) error) error {
+// order; blank lines are skipped.
+func (e *env) lines(path string, fn func(name string, batch []inputLine) error) error {
 	r, name := e.Stdin, "stdin"
 	if path != "-" {
 		f, err := openFile(path)
@@ -73,14 +85,14 @@ func (e *env) lines(path string, size int, fn func(first int, batch [][]byte) er
 	}
 	sc := bufio.NewScanner(r)
 	sc.Buffer(make([]byte, 64<<10), abi.MaxInput+2)
-	var batch [][]byte
-	first, n := 1, 0
+	var batch []inputLine
+	n, size := 0, 0
 	flush := func() error {
 		if len(batch) == 0 {
 			return nil
 		}
-		err := fn(first, batch)
-		batch = nil
+		err := fn(name, batch)
+		batch, size = nil, 0
 		return err
 	}
 	for sc.Scan() {
@@ -89,10 +101,8 @@ func (e *env) lines(path string, size int, fn func(first int, batch [][]byte) er
 		if len(line) == 0 {
 			continue
 		}
-		if len(batch) == 0 {
-			first = n
-		}
-		if batch = append(batch, bytes.Clone(line)); len(batch) == size {
+		batch = append(batch, inputLine{n, bytes.Clone(line)})
+		if size += len(line); len(batch) == linesBatch || size >= linesBatchBytes {
 			if err := flush(); err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -35,16 +36,20 @@ func TestInputIsTextFileOrStdin(t *testing.T) {
 }
 
 func TestLinesComeInBatchesWithTheirLineNumbers(t *testing.T) {
-	e := &env{Params: Params{Stdin: strings.NewReader("1\n\n2\n3\n\n\n4")}}
+	many := strings.Repeat("1\n\n2\n\n", linesBatch)
+	large := strings.Repeat(strings.Repeat("x", abi.MaxInput)+"\n", 10)
+	e := &env{Params: Params{Stdin: strings.NewReader(many + large)}}
 	var got []string
-	err := e.lines("-", 2, func(first int, batch [][]byte) error {
-		got = append(got, string(rune('0'+first))+":"+string(bytes.Join(batch, []byte(","))))
+	err := e.lines("-", func(name string, batch []inputLine) error {
+		first, last := batch[0], batch[len(batch)-1]
+		got = append(got, fmt.Sprintf("%s: %d from %d (%.1s) to %d (%.1s)", name, len(batch), first.number, first.text, last.number, last.text))
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"1:1,2", "4:3,4"}, got); diff != "" {
+	want := []string{"stdin: 1000 from 1 (1) to 1999 (2)", "stdin: 1000 from 2001 (1) to 3999 (2)", "stdin: 8 from 4001 (x) to 4008 (x)", "stdin: 2 from 4009 (x) to 4010 (x)"}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -66,11 +66,11 @@ func (d *DB) Wakes(wake func()) (stop func()) {
 		go l.loop()
 	}
 	return func() {
-		l.mu.Lock()
-		delete(l.subs, id)
-		l.mu.Unlock()
 		l.calling.Lock() // a call under way ends first
-		l.calling.Unlock()
+		defer l.calling.Unlock()
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.subs, id)
 	}
 }
 

@@ -381,3 +381,32 @@ func TestEnqueueWithoutOutboxSaysWhatToRun(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// EnqueueTx works however the application's connection sends its statements.
+func TestEnqueueTxInEveryModeOfTheDriver(t *testing.T) {
+	cfg := installed(t)
+	d := open(t, cfg)
+	said := Request{
+		Job: "j", Input: []byte(`{"a":"\u0000'\\"}`), Key: "k'\\", RunAt: time.Date(2033, 1, 2, 3, 4, 5, 6e6, time.UTC), OnConflict: Reject,
+		ID: "01890a5d-ac96-774b-bcce-b302099a8057", EnqueuedBy: "me",
+	}
+	for i, mode := range []string{"cache_statement", "cache_describe", "describe_exec", "exec", "simple_protocol"} {
+		u, err := url.Parse(cfg.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := u.Query()
+		q.Set("default_query_exec_mode", mode)
+		u.RawQuery = q.Encode()
+		a := session(t, Config{URL: u.String(), Schema: cfg.Schema})
+		said.ID = fmt.Sprintf("01890a5d-ac96-774b-bcce-b302099a805%d", i)
+		a.tx(func(tx pgx.Tx) {
+			if _, err := a.schema.EnqueueTx(t.Context(), tx, said); err != nil {
+				t.Fatalf("%s: %v", mode, err)
+			}
+		})
+		if rows := claim(t, d, "r"+mode, 10); len(rows) != 1 || cmp.Diff(said, rows[0].StageParams) != "" {
+			t.Errorf("%s: %v", mode, rows)
+		}
+	}
+}

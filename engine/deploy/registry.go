@@ -44,7 +44,7 @@ type Registry struct {
 	current Deployment
 	serving map[string]*opened // by module, of the current deployment
 	open    map[key]*opened    // the newest guest of a key, deployed or not
-	unused  []*opened       // refs 0 and not deployed; longest unused first
+	unused  []*opened          // refs 0 and not deployed; longest unused first
 	closed  bool
 }
 

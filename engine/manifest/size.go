@@ -18,6 +18,9 @@ func ParseSize(s string) (uint64, error) {
 	if n < 0 {
 		return 0, fmt.Errorf("%s has no unit", quote(s))
 	}
+	if n == 0 {
+		return 0, fmt.Errorf("%s is not a number and a unit", quote(s))
+	}
 	var shift uint
 	switch unit := strings.TrimLeft(s[n:], " "); unit {
 	case "KiB":
@@ -33,8 +36,6 @@ func ParseSize(s string) (uint64, error) {
 	}
 	v, err := strconv.ParseUint(s[:n], 10, 64)
 	switch {
-	case n == 0:
-		return 0, fmt.Errorf("%s is not a number and a unit", quote(s))
 	case err != nil, v > math.MaxUint64>>shift:
 		return 0, fmt.Errorf("%s is too big", quote(s))
 	}

@@ -60,7 +60,7 @@ func (h *hub) add(wake func(string)) (stop func(), first bool) {
 		delete(h.subs, id)
 		h.mu.Unlock()
 		h.calling.Lock() // a call under way ends first
-		h.calling.Unlock()
+		defer h.calling.Unlock()
 	}, first
 }
 

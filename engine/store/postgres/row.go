@@ -9,9 +9,6 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 )
 
-// runColumns is how many columns the projections of row.sql have.
-const runColumns = 25
-
 // row reads one result row in the binary format, column after column. It knows
 // the few types that the statements return, and nothing of the server's: that
 // costs a third of the driver's general way, and a claim reads 500 rows.

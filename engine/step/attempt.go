@@ -80,6 +80,7 @@ type openStep struct {
 	unsure   bool // its end was written and the answer lost: it may be recorded
 	began    time.Time
 	enqueue  []store.EnqueueParams
+	bytes    int // of enqueue
 }
 
 var _ abi.Calls = (*Attempt)(nil)

@@ -15,8 +15,12 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// maxStepEnqueues bounds what one step may enqueue in all its calls.
-const maxStepEnqueues = queue.MaxEnqueue
+// maxStepEnqueues and maxStepBytes bound what one step may enqueue in all its
+// calls: it is held in this process until the step ends, and is one write then.
+const (
+	maxStepEnqueues = queue.MaxEnqueue
+	maxStepBytes    = abi.MaxEnqueueBytes
+)
 
 // Enqueue asks for runs. Inside a step they are checked now, get their ids now
 // and are inserted by the write that records the step; a step that fails
@@ -36,6 +40,16 @@ func (a *Attempt) Enqueue(ctx context.Context, runs []abi.EnqueueParams) ([]abi.
 		}}
 	}
 	if a.open.name != "" {
+		bytes := a.open.bytes
+		for i := range runs {
+			bytes += size(&runs[i])
+		}
+		if bytes > maxStepBytes {
+			return nil, &abi.Refusal{Code: abi.CodeLimit, Failure: abi.Failure{
+				Kind: abi.FailTerminal, Message: fmt.Sprintf("what this step enqueues has %d bytes; at most %d go in one step", bytes, maxStepBytes),
+				Fix: "enqueue them from several steps, or store the data elsewhere and pass references",
+			}}
+		}
 		return a.enqueueInside(ctx, runs)
 	}
 	return a.enqueueOutside(ctx, runs)
@@ -81,7 +95,7 @@ func (a *Attempt) enqueueInside(ctx context.Context, runs []abi.EnqueueParams) (
 		return nil, err
 	}
 	results := make([]abi.EnqueueResult, len(prepared))
-	kept := a.open.enqueue
+	kept, bytes := a.open.enqueue, a.open.bytes
 	for i := range prepared {
 		p := &prepared[i]
 		holder := heldBy(kept, p)
@@ -96,10 +110,14 @@ func (a *Attempt) enqueueInside(ctx context.Context, runs []abi.EnqueueParams) (
 		}
 		results[i] = abi.EnqueueResult{ID: p.ID}
 		kept = append(kept, *p)
+		bytes += size(&runs[i])
 	}
-	a.open.enqueue = kept
+	a.open.enqueue, a.open.bytes = kept, bytes
 	return results, nil
 }
+
+// size is about what a run to be enqueued keeps, in bytes.
+func size(r *abi.EnqueueParams) int { return len(r.Input) + len(r.Key) + len(r.Tenant) }
 
 // heldBy is the id of an entry that will hold p's key once it is inserted.
 func heldBy(entries []store.EnqueueParams, p *store.EnqueueParams) string {

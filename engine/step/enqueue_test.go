@@ -2,6 +2,7 @@ package step_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/jobrunner/runner/abi"
@@ -175,5 +176,43 @@ func TestAChildKnowsItsParent(t *testing.T) {
 	}
 	if run.Parent != a.runID || run.State != job.Delayed || string(run.Input) != `1` {
 		t.Errorf("the child is %+v", run)
+	}
+}
+
+// What a step has enqueued waits in memory for its end, so it may not be as much
+// as a guest likes; a run that stands for another one's request takes no room.
+func TestAStepEnqueuesSoMuchAndNoMore(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		call, fit int // runs in a call; calls that fit
+		input     string
+	}{
+		{"many small ones", abi.MaxEnqueue, 10, `{}`},
+		{"few large ones", 1, 16, `"` + strings.Repeat("x", abi.MaxInput-2) + `"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			a := newRig(t).begin("w1")
+			runs := make([]abi.EnqueueParams, c.call)
+			for i := range runs {
+				runs[i] = abi.EnqueueParams{Job: "child", Input: json.RawMessage(c.input)}
+			}
+			for _, step := range []string{"one", "two"} { // each starts from nothing
+				a.open(step)
+				for range c.fit {
+					a.enqueue(runs...)
+				}
+				_, err := a.Enqueue(a.ctx, runs)
+				a.refusal(err, abi.CodeLimit)
+				_, err = a.StepFail(a.ctx, abi.Failure{Kind: abi.FailTerminal, Message: "only tried"})
+				a.must(err)
+			}
+		})
+	}
+
+	a := newRig(t).begin("w1")
+	a.open("send")
+	same := abi.EnqueueParams{Job: "keyed", Input: json.RawMessage(`{"id":1,"x":"` + strings.Repeat("x", abi.MaxInput/2) + `"}`)}
+	for range 100 {
+		a.enqueue(same)
 	}
 }

@@ -51,7 +51,7 @@ const (
 )
 
 const manifestText = `[queues.bulk]
-workers = 100
+workers = 500
 [queues.steps]
 workers = 50
 [queues.single]

@@ -35,7 +35,7 @@ func newBench(e *env) *cobra.Command {
 		Long: `Measure the runner as it is served, on a durable database of its own:
 
   insert_per_s    runs inserted, in batches of 1,000
-  work_per_s      runs worked off whose handler does nothing
+  work_per_s      runs worked off whose handler does nothing, 500 at a time
   steps_per_s     durable steps: five a run, 50 runs at a time
   latency_ms      p50 and p99 from the call that enqueues a single run on an idle server
                   to the first line that its handler logs

@@ -42,8 +42,8 @@ is started later works it off.
 --wait follows the run to its end, shows its progress on stderr and prints its output
 on stdout; the exit code is 1 if it ended other than done.
 
---input-lines enqueues a run for each line of a file of JSON lines, in batches of at most ` + fmt.Sprint(linesBatch) + `;
-a bad line stops at its batch, which is not enqueued.`,
+--input-lines enqueues a run for each line of a file of JSON lines, in batches of at
+most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not enqueued.`,
 		Example: `  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}'
   runner enqueue onboard-org --input @org.json --wait --timeout 1m
   generate-input | runner enqueue import-row --input -

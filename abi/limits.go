@@ -25,6 +25,10 @@ const (
 	MaxStdio = 64 << 10
 	// MaxSteps bounds the records of one run.
 	MaxSteps = 10_000
+	// MaxRecorded bounds what is recorded of one run, in bytes, since a replay has
+	// it all in memory. The step that reaches it is still recorded; the next does
+	// not begin.
+	MaxRecorded = 64 << 20
 	// MaxEnqueue bounds the entries of one enqueue call.
 	MaxEnqueue = 1_000
 	// MaxEnqueueBytes bounds the argument of one enqueue call, in bytes.

@@ -53,6 +53,7 @@ type Attempt struct {
 	unvisited int                // records that replay something and were not asked for
 	used      map[string]struct{}
 	count     int // records the run will have
+	recorded  int // bytes of them, as abi.MaxRecorded counts
 
 	open     openStep
 	clock    time.Time // the run's
@@ -107,6 +108,7 @@ func (a *Attempt) Hydrate(ctx context.Context) error {
 	for i := range steps {
 		all[i].Step = steps[i]
 		a.records[steps[i].Name] = &all[i]
+		a.recorded += weight(steps[i].Name, steps[i].Output, &steps[i].Error)
 		if all[i].replays() {
 			a.unvisited++
 		}
@@ -180,7 +182,23 @@ func (a *Attempt) newRecord(name string) error {
 			Fix:     "do more in one step, or enqueue runs that share the work",
 		}
 	}
+	if a.recorded >= abi.MaxRecorded {
+		return &abi.Error{
+			Code:    job.CodeStepsExceeded,
+			Message: fmt.Sprintf("the steps of a run may leave %d MiB in all, and it has that before %q", abi.MaxRecorded>>20, name),
+			Fix:     "keep large data elsewhere and return its address, or enqueue runs that share the work",
+		}
+	}
 	return nil
+}
+
+// weight is about what a record takes, in bytes.
+func weight(name string, output []byte, f *job.Failure) int {
+	n := len(name) + len(output)
+	if f != nil {
+		n += len(f.Message) + len(f.Fix) + len(f.Stack)
+	}
+	return n
 }
 
 // Diverged reports whether a handler that returned now has left the path it

@@ -61,6 +61,7 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 		return time.Time{}, a.lost()
 	}
 	a.deduped(ctx, res.Enqueued)
+	a.recorded += weight(a.open.name, output, nil)
 	a.open = openStep{}
 	a.p.Metrics.Step(metrics.StepRun)
 	return a.at(res.At), nil
@@ -98,6 +99,7 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 	case !res.Landed:
 		return time.Time{}, a.lost()
 	}
+	a.recorded += weight(a.open.name, nil, &failure)
 	a.open = openStep{}
 	a.p.Metrics.Step(metrics.StepFailed)
 	return a.at(res.At), nil

@@ -181,6 +181,9 @@ func (a *Attempt) enqueueName(jobName string) string {
 	return "enqueue:" + jobName + ":" + strconv.Itoa(a.enqueues[jobName])
 }
 
+// enqueuedBytes is about what an entry of such a record takes: {"id":"…"}.
+const enqueuedBytes = 48
+
 func (a *Attempt) commitEnqueue(ctx context.Context, name string, prepared []store.EnqueueParams) ([]abi.EnqueueResult, error) {
 	res, err := a.p.Queue.SaveStep(ctx, store.StepParams{
 		Ref: a.p.Ref, Name: name, Kind: job.KindEnqueue, Status: job.StepCompleted,
@@ -193,6 +196,7 @@ func (a *Attempt) commitEnqueue(ctx context.Context, name string, prepared []sto
 		return nil, a.lost()
 	}
 	a.count++
+	a.recorded += len(name) + len(res.Enqueued)*enqueuedBytes
 	a.at(res.At)
 	results := make([]abi.EnqueueResult, len(res.Enqueued))
 	for i, r := range res.Enqueued {

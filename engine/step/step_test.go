@@ -399,6 +399,40 @@ func TestARunHasAtMostMaxStepsRecords(t *testing.T) {
 	b.code(err, job.CodeStepsExceeded)
 }
 
+// What a run has recorded is in memory whenever it runs again: in this attempt
+// and in the next, outputs and failures alike.
+func TestARunRecordsAtMostSoManyBytes(t *testing.T) {
+	mib := []byte(`"` + strings.Repeat("x", abi.MaxOutput-2) + `"`)
+	r := newRig(t)
+	a := r.begin("w1")
+	const half = abi.MaxRecorded / abi.MaxOutput / 2
+	for i := range half {
+		a.do(fmt.Sprint(i), string(mib))
+	}
+	b := a.again(nil)
+	for i := range half {
+		b.replay(fmt.Sprint(i), string(mib))
+	}
+	for i := half; i < 2*half; i++ { // the last of them goes beyond, by the names
+		b.do(fmt.Sprint(i), string(mib))
+	}
+	full := func(a *attempt) {
+		t.Helper()
+		_, err := a.StepBegin(a.ctx, "one more", 0)
+		r.code(err, job.CodeStepsExceeded)
+		_, err = a.Sleep(a.ctx, "a sleep more", time.Hour)
+		r.code(err, job.CodeStepsExceeded)
+		_, err = a.Enqueue(a.ctx, []abi.EnqueueParams{{Job: "child"}})
+		r.code(err, job.CodeStepsExceeded)
+	}
+	full(b)
+	c := b.again(nil)
+	for i := range 2 * half {
+		c.replay(fmt.Sprint(i), string(mib))
+	}
+	full(c)
+}
+
 func TestLinesOfCoveredGroundAreDropped(t *testing.T) {
 	r := newRig(t)
 	var out bytes.Buffer

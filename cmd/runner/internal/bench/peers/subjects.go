@@ -73,7 +73,11 @@ func peer(p params, name string, build func(ctx context.Context, dir string) err
 	return subject{
 		name: name,
 		prepare: func(ctx context.Context) error {
-			if err := os.CopyFS(dir, os.DirFS(filepath.Join(p.peers, name))); err != nil {
+			from := filepath.Join(p.peers, name)
+			if _, err := os.Stat(from); err != nil {
+				return err
+			}
+			if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
 				return err
 			}
 			return build(ctx, dir)

@@ -42,8 +42,8 @@ SELECT id FROM ended
 SELECT {finished_run} FROM {schema}.finished f WHERE f.id = $1 FOR UPDATE
 
 -- name: take_key
--- $1 job, $2 tenant, $3 key, $4 id
-INSERT INTO {schema}.live_keys (job, tenant, key, run_id) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING
+-- $1 job, $2 tenant, $3 key, $4 id, $5 the key if it is the text of an id
+INSERT INTO {schema}.live_keys (job, tenant, key, run_id, alien) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING
 
 -- name: note_first
 -- $1 id: the record of a first attempt that completed, which its run stood for

@@ -134,8 +134,8 @@ func TestContendingBatchesNeverDeadlock(t *testing.T) {
 	// Every live run with a key holds it, and nobody else does.
 	var wrong int
 	err = s.pool.QueryRow(ctx, s.cfg.dialect().fill(`
-		WITH live AS (SELECT id, job, tenant, key FROM {schema}.waiting WHERE key IS NOT NULL
-			UNION ALL SELECT id, job, tenant, key FROM {schema}.running WHERE key IS NOT NULL)
+		WITH live AS (SELECT id, job, tenant, key FROM {schema}.waiting WHERE key <> ''
+			UNION ALL SELECT id, job, tenant, key FROM {schema}.running WHERE key <> '')
 		SELECT count(*) FROM live FULL JOIN {schema}.live_keys k ON k.run_id = live.id AND (k.job, k.tenant, k.key) = (live.job, live.tenant, live.key)
 		WHERE live.id IS NULL OR k.run_id IS NULL`)).Scan(&wrong)
 	if err != nil || wrong != 0 {

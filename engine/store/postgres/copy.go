@@ -16,8 +16,8 @@ import (
 // more than an INSERT, and half the time per row.
 const copyMin = 200
 
-// copyable reports whether COPY can insert the batch: no keys, whose conflicts
-// it cannot pass over, and nothing that the statement has to compute.
+// copyable reports whether COPY can insert the batch: no keys but the runs' own
+// ids, since it cannot pass over their conflicts, and nothing that the statement has to compute.
 func (b *entries) copyable() bool {
 	if len(b.batch) < copyMin || b.keyed {
 		return false
@@ -31,7 +31,7 @@ func (b *entries) copyable() bool {
 }
 
 // copyColumns are those of a row that COPY sends; the others have defaults.
-const copyColumns = "id, job, queue, tenant, priority, max_attempts, parent, enqueued_by, traceparent, input"
+const copyColumns = "id, job, queue, tenant, priority, max_attempts, parent, enqueued_by, traceparent, key, input"
 
 // copyNew is enqueueNew by COPY, all or nothing.
 func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error) {
@@ -172,6 +172,11 @@ func (c *copyEncoder) run(w *copyBuffer, n int) {
 	}
 	w.textOrNull(p.EnqueuedBy)
 	w.textOrNull(p.Traceparent)
+	if p.Key == "" {
+		w.null()
+	} else {
+		w.text("") // its own id
+	}
 	if len(p.Input) > inlineInput {
 		w.null()
 	} else {

@@ -25,13 +25,14 @@ const inlineInput = 1 << 10
 const enqueueTries = 8
 
 var (
-	qEnqueue     = named("enqueue")
-	qInputs      = named("insert_inputs")
-	qCheckNew    = named("check_new")
-	qTakeKeys    = named("take_keys")
-	qFindStates  = named("find_states")
-	qFindHolders = named("find_holders")
-	qFindLive    = named("find_live")
+	qEnqueue       = named("enqueue")
+	qInputs        = named("insert_inputs")
+	qCheckNew      = named("check_new")
+	qTakeKeys      = named("take_keys")
+	qFindStates    = named("find_states")
+	qFindHolders   = named("find_holders")
+	qFindIDHolders = named("find_id_holders")
+	qFindLive      = named("find_live")
 )
 
 // Enqueue implements store.Enqueuer. What is new goes in with one round trip;
@@ -118,7 +119,9 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, batch []store.EnqueueP
 type entries struct {
 	batch   []store.EnqueueParams
 	ids     []uuid
-	keyed   bool // some have a key
+	keyed   bool // some have a key that is not their own id
+	byID    bool // some have a key that is an id: their own, or another
+	tangled bool // an entry's key is the id of another entry
 	results []store.EnqueueResult
 	soon    []bool // inserted, and due within the second
 }
@@ -135,12 +138,46 @@ func newEntries(batch []store.EnqueueParams) (*entries, error) {
 		if _, ok := parseUUID(p.Parent); !ok && p.Parent != "" {
 			return nil, &abi.Error{Code: job.CodeIDInvalid, Message: "the parent " + p.Parent + " is not a lower-case UUID"}
 		}
-		b.keyed = b.keyed || p.Key != ""
+		if p.Key == "" {
+			continue
+		}
+		own := p.Key == p.ID
+		b.keyed = b.keyed || !own
+		if _, isID := parseUUID(p.Key); isID {
+			b.byID = true
+			b.tangled = b.tangled || !own
+		}
 	}
+	b.tangled = b.tangled && b.tangle()
 	b.results = make([]store.EnqueueResult, len(batch))
 	b.soon = make([]bool, len(batch))
 	return b, nil
 }
+
+// tangle reports whether an entry's key is the id of another entry.
+func (b *entries) tangle() bool {
+	ids := map[string]bool{}
+	for i := range b.batch {
+		ids[b.batch[i].ID] = true
+	}
+	for i := range b.batch {
+		if p := &b.batch[i]; p.Key != p.ID && ids[p.Key] {
+			return true
+		}
+	}
+	return false
+}
+
+// storedKey is how an entry's key is kept: NULL for none, "" for its own id.
+func storedKey(p *store.EnqueueParams) *string {
+	if p.Key != "" && p.Key == p.ID {
+		return new(string)
+	}
+	return encOrNull(p.Key)
+}
+
+// inKeys reports whether an entry's key is a row of live_keys.
+func inKeys(p *store.EnqueueParams) bool { return p.Key != "" && p.Key != p.ID }
 
 // clear forgets the answers to some entries.
 func (b *entries) clear(which []int) {
@@ -184,7 +221,7 @@ func (b *entries) insert(which []int, taken bool, inserted func(id uuid, state j
 		attempts                 = make([]int32, n)
 		times                    = make([]*time.Time, n)
 		delays                   = make([]int64, n)
-		parents                  = make([]pgtype.UUID, n)
+		parents, aliens          = make([]pgtype.UUID, n), make([]pgtype.UUID, n)
 		apartIDs                 []pgtype.UUID
 		apart                    [][]byte
 		lastJob, lastQueue, encJ string
@@ -199,9 +236,12 @@ func (b *entries) insert(which []int, taken bool, inserted func(id uuid, state j
 			lastQueue, encQ = p.Queue, enc(p.Queue)
 		}
 		jobs[n], queues[n], tenants[n] = encJ, encQ, enc(p.Tenant)
-		keys[n], by[n], traces[n] = encOrNull(p.Key), encOrNull(p.EnqueuedBy), encOrNull(p.Traceparent)
+		keys[n], by[n], traces[n] = storedKey(p), encOrNull(p.EnqueuedBy), encOrNull(p.Traceparent)
 		priorities[n], attempts[n] = int16(p.Priority), int32(p.MaxAttempts)
 		parents[n] = idParam(p.Parent)
+		if inKeys(p) {
+			aliens[n] = idParam(p.Key)
+		}
 		if p.RunAt.IsZero() {
 			delays[n] = ms(p.Delay)
 		} else {
@@ -217,7 +257,7 @@ func (b *entries) insert(which []int, taken bool, inserted func(id uuid, state j
 	}
 	calls := []call{{
 		st:   qEnqueue,
-		args: []any{b.picked(which), jobs, queues, tenants, keys, inputs, priorities, attempts, times, delays, parents, by, traces, taken},
+		args: []any{b.picked(which), jobs, queues, tenants, keys, inputs, priorities, attempts, times, delays, parents, by, traces, aliens, taken},
 		scan: func(r *row) error {
 			inserted(r.id(), job.State(r.text()), r.bool())
 			return nil
@@ -242,12 +282,12 @@ func (b *entries) check(which []int) call {
 	return call{st: qCheckNew, args: append([]any{b.picked(which), low.param(), high.param()}, b.withKey(which)...)}
 }
 
-// withKey are the arguments for the entries among which that have a key.
+// withKey are the arguments for the entries among which whose key is in live_keys.
 func (b *entries) withKey(which []int) []any {
 	var ids []pgtype.UUID
 	jobs, tenants, keys := []string{}, []string{}, []string{}
 	for _, i := range which {
-		if p := &b.batch[i]; p.Key != "" {
+		if p := &b.batch[i]; inKeys(p) {
 			ids = append(ids, b.ids[i].param())
 			jobs, tenants, keys = append(jobs, enc(p.Job)), append(tenants, enc(p.Tenant)), append(keys, enc(p.Key))
 		}
@@ -326,6 +366,14 @@ func enqueueModeOf(try int) enqueueMode {
 // goes before a taken key: the same id again is the same run again, whatever its
 // state.
 func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int, mode enqueueMode) error {
+	if b.tangled && len(left) > 1 {
+		for _, i := range left {
+			if err := s.enqueueIn(ctx, tx, b, []int{i}, mode); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	for range enqueueTries {
 		known, err := s.states(ctx, tx, b, left)
 		if err != nil {
@@ -344,6 +392,11 @@ func (s *Store) enqueueIn(ctx context.Context, tx pgx.Tx, b *entries, left []int
 			}
 		}
 		left = nil
+		if b.byID {
+			if fresh, err = s.idHolders(ctx, tx, b, fresh); err != nil {
+				return err
+			}
+		}
 		if len(fresh) > 0 {
 			if left, err = s.enqueueFresh(ctx, tx, b, fresh, index, mode); err != nil {
 				return err
@@ -408,10 +461,11 @@ func (s *Store) takeKeys(ctx context.Context, tx pgx.Tx, b *entries, which []int
 	type name struct{ job, tenant, key string }
 	first := map[name]int{}
 	var ids []pgtype.UUID
+	var aliens []pgtype.UUID
 	jobs, tenants, keys := []string{}, []string{}, []string{}
 	for _, i := range which {
 		p := &b.batch[i]
-		if p.Key == "" {
+		if !inKeys(p) {
 			fresh = append(fresh, i)
 			continue
 		}
@@ -422,8 +476,9 @@ func (s *Store) takeKeys(ctx context.Context, tx pgx.Tx, b *entries, which []int
 		}
 		first[n] = i
 		ids, jobs, tenants, keys = append(ids, b.ids[i].param()), append(jobs, n.job), append(tenants, n.tenant), append(keys, n.key)
+		aliens = append(aliens, idParam(p.Key))
 	}
-	err = s.run(ctx, tx, call{st: qTakeKeys, args: []any{ids, jobs, tenants, keys}, scan: func(r *row) error {
+	err = s.run(ctx, tx, call{st: qTakeKeys, args: []any{ids, jobs, tenants, keys, aliens}, scan: func(r *row) error {
 		i := first[name{string(r.next()), string(r.next()), string(r.next())}]
 		if r.id() == b.ids[i] {
 			fresh = append(fresh, i)
@@ -461,7 +516,7 @@ func (s *Store) holders(ctx context.Context, q queryer, b *entries, which []int)
 	jobs, tenants, keys := []string{}, []string{}, []string{}
 	for _, i := range which {
 		p := &b.batch[i]
-		if _, ok := known[b.ids[i]]; ok || p.Key == "" {
+		if _, ok := known[b.ids[i]]; ok || !inKeys(p) {
 			left = append(left, i)
 			continue
 		}
@@ -486,6 +541,52 @@ func (s *Store) holders(ctx context.Context, q queryer, b *entries, which []int)
 	return left, err
 }
 
+// idHolders answers the entries whose key a live run holds by way of an id, its
+// own or that of the entry, and returns the rest.
+func (s *Store) idHolders(ctx context.Context, q queryer, b *entries, which []int) (left []int, err error) {
+	var ask []int
+	var ids, aliens []pgtype.UUID
+	jobs, tenants := []string{}, []string{}
+	for _, i := range which {
+		p := &b.batch[i]
+		if _, isID := parseUUID(p.Key); !isID {
+			continue
+		}
+		alien := pgtype.UUID{}
+		if inKeys(p) {
+			alien = idParam(p.Key)
+		}
+		ask = append(ask, i)
+		ids, jobs, tenants, aliens = append(ids, b.ids[i].param()), append(jobs, enc(p.Job)), append(tenants, enc(p.Tenant)), append(aliens, alien)
+	}
+	if len(ask) == 0 {
+		return which, nil
+	}
+	held := map[int]bool{}
+	err = s.run(ctx, q, call{st: qFindIDHolders, args: []any{ids, jobs, tenants, aliens}, scan: func(r *row) error {
+		i := ask[r.int()-1]
+		id, text := r.uuid(), r.text()
+		state, err := job.ParseState(text)
+		if err != nil {
+			return errRowStatus("state", text, id)
+		}
+		held[i] = true
+		b.results[i] = store.EnqueueResult{ID: id, Deduped: true, State: state}
+		return nil
+	}})
+	for _, i := range which {
+		if !held[i] {
+			left = append(left, i)
+		}
+	}
+	return left, err
+}
+
+// liveArgs are the arguments of the statement find_live.
+func liveArgs(jobName, tenant, key string) []any {
+	return []any{enc(jobName), enc(tenant), enc(key), idParam(key)}
+}
+
 // FindLive implements store.Enqueuer.
 func (s *Store) FindLive(ctx context.Context, jobName, tenant, key string) (id string, err error) {
 	if key == "" {
@@ -493,7 +594,7 @@ func (s *Store) FindLive(ctx context.Context, jobName, tenant, key string) (id s
 	}
 	err = s.read(ctx, func(q queryer) error {
 		id = ""
-		return s.run(ctx, q, call{st: qFindLive, args: []any{enc(jobName), enc(tenant), enc(key)}, scan: func(r *row) error {
+		return s.run(ctx, q, call{st: qFindLive, args: liveArgs(jobName, tenant, key), scan: func(r *row) error {
 			id = r.uuid()
 			return nil
 		}})

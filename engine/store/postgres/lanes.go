@@ -37,7 +37,7 @@ const (
 	lanesKnown = 4096
 	// What an exact claim may take in the server, at most: so much, and so much
 	// more per run.
-	claimBase   = 3 * time.Millisecond
+	claimBase   = 10 * time.Millisecond
 	claimPerRun = 50 * time.Microsecond
 )
 

@@ -50,6 +50,7 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 		{qCheckNew, []any{none, uuid{}.param(), uuid{}.param(), none, texts, texts, texts}},
 		{qFindStates, []any{none}},
 		{qFindHolders, []any{texts, texts, texts}},
+		{qFindIDHolders, []any{none, texts, texts, none}},
 		{qInputs, []any{none, [][]byte{}}},
 		{qPurge, []any{batch}},
 	} {

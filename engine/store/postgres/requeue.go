@@ -79,21 +79,27 @@ func (s *Store) retakeKey(ctx context.Context, tx pgx.Tx, r job.Run) error {
 	if r.Key == "" {
 		return nil
 	}
-	tag, err := tx.Exec(ctx, s.text[qTakeKey.index], enc(r.Job), enc(r.Tenant), enc(r.Key), idParam(r.ID))
-	if err != nil || tag.RowsAffected() == 1 {
-		return err
-	}
-	holder := "another run"
-	err = s.run(ctx, tx, call{st: qFindLive, args: []any{enc(r.Job), enc(r.Tenant), enc(r.Key)}, scan: func(r *row) error {
-		holder = "run " + r.uuid()
+	holder := ""
+	err := s.run(ctx, tx, call{st: qFindLive, args: liveArgs(r.Job, r.Tenant, r.Key), scan: func(r *row) error {
+		holder = r.uuid()
 		return nil
 	}})
 	if err != nil {
 		return err
 	}
+	if holder == "" {
+		if r.Key == r.ID {
+			return nil
+		}
+		tag, err := tx.Exec(ctx, s.text[qTakeKey.index], enc(r.Job), enc(r.Tenant), enc(r.Key), idParam(r.ID), idParam(r.Key))
+		if err != nil || tag.RowsAffected() == 1 {
+			return err
+		}
+		return fmt.Errorf("another run took its key: %w", errAgain)
+	}
 	return &abi.Error{
 		Code:    job.CodeDuplicate,
-		Message: fmt.Sprintf("%s of job %s holds the key %q of run %s", holder, r.Job, r.Key, r.ID),
+		Message: fmt.Sprintf("run %s of job %s holds the key %q of run %s", holder, r.Job, r.Key, r.ID),
 		Fix:     "let that run end, or cancel it",
 	}
 }

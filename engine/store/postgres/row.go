@@ -123,7 +123,12 @@ func (r *row) run() (job.Run, error) {
 		Job:    r.same(&r.job),
 		Queue:  r.same(&r.queue),
 		Tenant: r.same(&r.tenant),
-		Key:    r.text(),
+	}
+	switch key := r.next(); {
+	case len(key) > 0:
+		run.Key = dec(key)
+	case key != nil:
+		run.Key = run.ID // which is not written twice
 	}
 	state := r.next()
 	for _, st := range job.States {

@@ -1,7 +1,7 @@
 -- define: forget_keys
 -- of runs that ended, in the order in which keys are taken
 forgotten AS (
-  DELETE FROM {schema}.live_keys k USING (SELECT id, job, tenant, key FROM ended WHERE key IS NOT NULL ORDER BY job, tenant, key) u
+  DELETE FROM {schema}.live_keys k USING (SELECT id, job, tenant, key FROM ended WHERE key <> '' ORDER BY job, tenant, key) u
   WHERE {key_of_u} AND k.run_id = u.id
 )
 

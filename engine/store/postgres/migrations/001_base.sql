@@ -12,7 +12,7 @@ CREATE TABLE {schema}.waiting (
   job          text        NOT NULL COLLATE "C",
   queue        text        NOT NULL COLLATE "C",
   tenant       text        NOT NULL DEFAULT '' COLLATE "C",
-  key          text        COLLATE "C",
+  key          text        COLLATE "C", -- '' is the run's own id
   state        text        NOT NULL DEFAULT 'ready' COLLATE "C",
   priority     smallint    NOT NULL,
   attempt      integer     NOT NULL DEFAULT 0,
@@ -72,14 +72,19 @@ CREATE TABLE {schema}.running (
   autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 100000
 );
 
--- The idempotency namespace: a row per live run that has a key.
+-- The idempotency namespace: a row per live run that has a key, but for those
+-- whose key is their own id, which is as unique without one. alien is the key if
+-- it is the text of an id, and so may be the key of the run of that id.
 CREATE TABLE {schema}.live_keys (
   job    text NOT NULL COLLATE "C",
   tenant text NOT NULL COLLATE "C",
   key    text NOT NULL COLLATE "C",
   run_id uuid NOT NULL,
+  alien  uuid,
   PRIMARY KEY (job, tenant, key)
 ) WITH (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 20000, autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX live_keys_alien ON {schema}.live_keys (alien) WHERE alien IS NOT NULL;
 
 -- What follows is kept for the retention of a job. It is partitioned by the
 -- run's id, whose first bits are the time of its creation, so that a week whose

@@ -13,6 +13,6 @@ GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON {schema}.schema_version TO {role};
 GRANT INSERT ON {schema}.waiting, {schema}.live_keys, {schema}.inputs TO {role};
 GRANT SELECT (id, job, tenant, key, state, run_at, claims) ON {schema}.waiting TO {role};
-GRANT SELECT (id, claims) ON {schema}.running TO {role};
+GRANT SELECT (id, job, tenant, key, claims) ON {schema}.running TO {role};
 GRANT SELECT (id, state, claims) ON {schema}.finished TO {role};
 GRANT SELECT ON {schema}.live_keys TO {role};

@@ -28,5 +28,5 @@ func ExampleHost() {
 	calls := abitest.NewMemory(abitest.Config{})
 	out := guest.Run(ctx, calls.Attempt("onboard", []byte(`{"org":"acme"}`)), calls)
 	fmt.Println(out.Kind)
-	// Output: X_MODULE_READ: cannot read the module "": open : no such file or directory (check the path)
+	// Output: X_MODULE_READ: cannot read the module "": no such file or directory (check the path)
 }

@@ -19,8 +19,9 @@ const MaxEnqueue = 10_000
 // a large batch does not hold up others' commits.
 const enqueueChunk = 1000
 
-// enqueuePatience is how long an enqueue outlasts a store that is away.
-const enqueuePatience = 5 * time.Second
+// enqueuePatience is how long an enqueue outlasts a store that is away: longer
+// than a store waits for another process's lock, so that it hears of that.
+const enqueuePatience = 6 * time.Second
 
 // Enqueue inserts a run or finds the live one that holds its key. It shares
 // commits with other enqueues of this process.

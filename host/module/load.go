@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime"
 	"strings"
@@ -124,6 +125,10 @@ func Read(p Params) ([]byte, error) {
 }
 
 func unreadable(path string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) { // the path is said already
+		err = pe.Err
+	}
 	return &abi.Error{Code: CodeRead, Message: fmt.Sprintf("cannot read the module %s: %v", show(path), err), Fix: "check the path", Err: err}
 }
 

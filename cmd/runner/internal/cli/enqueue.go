@@ -188,15 +188,21 @@ func atLine(name string, batch []inputLine, err error) error {
 
 // unknownOutcome says what a write means whose answer never came.
 func unknownOutcome(err error) error {
-	if !errors.Is(err, store.ErrUnknown) || abi.CodeOf(err) != "" {
+	if !errors.Is(err, store.ErrUnknown) {
 		return err
 	}
-	return &abi.Error{
+	out := &abi.Error{
 		Code:    job.CodeDatabaseUnavailable,
-		Message: "the database did not answer in time, and the run may have been enqueued or not",
-		Fix:     "see whether its disk is well and has space, then enqueue again: under the same key a live run answers for both",
-		Err:     err,
+		Message: "the database did not answer in time",
+		Fix:     "see whether its disk is well and has space",
 	}
+	var why *abi.Error // the store's, of an earlier try
+	if errors.As(err, &why) {
+		*out = abi.Error{Code: why.Code, Message: why.Message, Fix: why.Fix}
+	}
+	out.Message += "; the run may have been enqueued or not"
+	out.Fix += "; then enqueue again: under the same key a live run answers for both"
+	return out
 }
 
 // notDone is the refusal of a run that did not end as it was meant to.

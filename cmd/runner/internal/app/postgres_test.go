@@ -2,6 +2,8 @@ package app
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -64,12 +66,24 @@ func TestSchemaThatIsWrongNamesTheCommandThatMendsIt(t *testing.T) {
 		sourceDefault:    "run: runner migrate up",
 	} {
 		var got *abi.Error
-		if err := (Database{Source: source}).explain(old); !asError(err, &got) || got.Fix != want || got.Code != old.Code {
+		if err := (Database{Source: source}).explain(t.Context(), old); !asError(err, &got) || got.Fix != want || got.Code != old.Code {
 			t.Errorf("%s: %v, want %s", source, err, want)
 		}
 	}
 	newer := &abi.Error{Code: job.CodeDatabaseSchema, Message: "newer", Fix: "upgrade"}
-	if err := (Database{Source: sourceFlag}).explain(newer); err != error(newer) {
+	if err := (Database{Source: sourceFlag}).explain(t.Context(), newer); err != error(newer) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestServerThatDoesNotAnswerInTimeIsUnavailableAndACallerWhoGaveUpIsNot(t *testing.T) {
+	late := fmt.Errorf("receive message: %w", context.DeadlineExceeded)
+	if err := (Database{}).explain(t.Context(), late); abi.CodeOf(err) != job.CodeDatabaseUnavailable || !errors.Is(err, late) {
+		t.Errorf("%v", err)
+	}
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := (Database{}).explain(gone, late); err != late {
 		t.Errorf("%v", err)
 	}
 }

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -32,10 +33,10 @@ func OpenStore(ctx context.Context, p StoreParams) (store.Store, error) {
 	}
 	if p.Database.Shared() {
 		s, err := opened(postgres.Open(ctx, p.Database.postgres.config(p.Logger)))
-		return s, p.Database.explain(err)
+		return s, p.Database.explain(ctx, err)
 	}
 	s, err := opened(sqlite.Open(ctx, sqlite.Config{Path: p.Database.Path, Create: p.Create, Logger: p.Logger}))
-	return s, p.Database.explain(err)
+	return s, p.Database.explain(ctx, err)
 }
 
 // opened keeps a nil pointer to a store from becoming a store.Store that is not
@@ -47,9 +48,19 @@ func opened[S store.Store](s S, err error) (store.Store, error) {
 	return s, nil
 }
 
-// explain completes what a store says of a schema that this build cannot use by
-// the command that mends it, which a store does not know.
-func (d Database) explain(err error) error {
+// explain completes what a store says: of a server that does not answer in time
+// by a code, and of a schema that this build cannot use by the command that mends
+// it, which a store does not know.
+func (d Database) explain(ctx context.Context, err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && abi.CodeOf(err) == "" {
+		// The store's own patience ended, not the caller's.
+		return &abi.Error{
+			Code:    job.CodeDatabaseUnavailable,
+			Message: fmt.Sprintf("%s does not answer: %v", d, err),
+			Fix:     "check that the server is up and can be reached",
+			Err:     err,
+		}
+	}
 	var coded *abi.Error
 	if !errors.As(err, &coded) || coded.Code != job.CodeDatabaseSchema || !strings.Contains(coded.Fix, "migrate up") {
 		return err

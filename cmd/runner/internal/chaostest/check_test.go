@@ -155,10 +155,14 @@ func (c *chaos) checkClaims(run job.Run, attempts []job.AttemptRecord) {
 	}
 }
 
-// checkBuried: what did not end done lost three workers in a row.
+// checkBuried: what did not end done lost three workers in a row. What was handed
+// back before it began says nothing of the run, in between.
 func (c *chaos) checkBuried(run job.Run, attempts []job.AttemptRecord) {
 	orphaned := 0
 	for _, a := range slices.Backward(attempts) {
+		if a.Outcome == job.Shed || a.Outcome == job.Interrupted {
+			continue
+		}
 		if a.Outcome != job.Orphaned {
 			break
 		}

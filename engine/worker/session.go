@@ -59,42 +59,51 @@ func (w *Worker) register(ctx context.Context, alone bool) (*session, error) {
 	return s, nil
 }
 
-// install makes s the session that takes claims.
-func (w *Worker) install(s *session) {
+// install makes s the session that takes claims in life, and starts begin with
+// it. It does not when life was shut while s was being registered: nobody would
+// look after s any more, so it goes at once and the answer is false.
+func (w *Worker) install(life *lifetime, s *session, begin func()) bool {
 	w.mu.Lock()
+	if w.life != life || w.state != running {
+		w.mu.Unlock()
+		w.goodbye(s)
+		return false
+	}
 	w.current = s
 	w.sessions[s] = struct{}{}
-	w.mu.Unlock()
 	go w.heartbeat(s)
+	begin() // within the lock: a shutdown waits for all of life's loops or sees none
+	w.mu.Unlock()
 	w.wakes.now()
+	return true
 }
 
 // keepRegistered replaces a session that was lost or retired, until life ends.
-func (w *Worker) keepRegistered(life context.Context) {
+func (w *Worker) keepRegistered(life *lifetime) {
 	backoff := loop.Backoff{Floor: pollFloor, Ceiling: 5 * time.Second}
 	failures := 0
 	for {
 		if !w.needsSession() {
 			select {
-			case <-life.Done():
+			case <-life.ctx.Done():
 				return
 			case <-w.replace:
 			}
 			continue
 		}
-		ctx, cancel := context.WithTimeout(life, claimTimeout)
+		ctx, cancel := context.WithTimeout(life.ctx, claimTimeout)
 		s, err := w.register(ctx, false)
 		cancel()
 		if err == nil {
 			failures = 0
 			backoff.Reset()
-			w.install(s)
+			w.install(life, s, func() {})
 			continue
 		}
-		if failures++; loop.Loud(failures) && life.Err() == nil {
+		if failures++; loop.Loud(failures) && life.ctx.Err() == nil {
 			w.cfg.Logger.Warn("jobs.worker.register-failed", slog.Any("error", err), slog.Int("in_a_row", failures))
 		}
-		if !loop.Sleep(life, backoff.Next()) {
+		if !loop.Sleep(life.ctx, backoff.Next()) {
 			return
 		}
 	}
@@ -197,10 +206,18 @@ func (w *Worker) leave(s *session) {
 
 	close(s.stop)
 	<-s.beats
-	defer s.end(&abi.Error{Code: job.CodeLeaseLost, Message: "the worker has left"})
 	if lapse {
+		s.end(errLeft)
 		return
 	}
+	w.goodbye(s)
+}
+
+var errLeft = &abi.Error{Code: job.CodeLeaseLost, Message: "the worker has left"}
+
+// goodbye takes back the registration of a session without a heartbeat.
+func (w *Worker) goodbye(s *session) {
+	defer s.end(errLeft)
 	ctx, cancel := context.WithTimeout(context.Background(), deregisterPatience)
 	defer cancel()
 	if err := w.cfg.Store.Deregister(ctx, s.id); err != nil {

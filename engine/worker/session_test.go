@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -419,4 +421,59 @@ func TestFinishedRunsArePurgedAfterTheirRetention(t *testing.T) {
 			t.Errorf("after its retention: %v", err)
 		}
 	})
+}
+
+// A registration that lands when the worker has been shut is taken back, be it
+// the first of a lifetime or one that replaces a lost session: no heartbeat may
+// keep alive a row behind which nobody works.
+func TestARegistrationThatLandsAfterTheStopIsTakenBack(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(map[bool]string{true: "first", false: "replacement"}[first], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, forFive, nil)
+				var slow, away atomic.Bool
+				slow.Store(first)
+				r.db.Between = func(ctx context.Context, op string, call func() error) error {
+					switch {
+					case op == "Register" && slow.Load():
+						err := call()
+						time.Sleep(time.Minute) // heeds no context
+						return err
+					case op == "Renew" && away.Load():
+						return enginetest.Away()
+					}
+					return call()
+				}
+				w := r.idle(nil)
+				started := make(chan error, 1)
+				go func() { started <- w.Start(t.Context()) }()
+				if first {
+					synctest.Wait()
+				} else {
+					if err := <-started; err != nil {
+						t.Fatal(err)
+					}
+					slow.Store(true)
+					away.Store(true)
+					time.Sleep(45 * time.Second) // the lease is lost, and the next registration under way
+				}
+				w.Stop()
+				if first {
+					var e *abi.Error
+					if err := <-started; !errors.As(err, &e) || e.Code != job.CodeDraining {
+						t.Errorf("Start answered %v, want X_DRAINING", err)
+					}
+				}
+				away.Store(false)
+				time.Sleep(2 * time.Minute)
+				rows, err := r.db.ListWorkers(t.Context())
+				if err != nil || slices.ContainsFunc(rows, func(row store.Worker) bool { return row.ExpiresAt.After(time.Now()) }) {
+					t.Errorf("workers %+v, %v; want none alive", rows, err)
+				}
+				if w.Leased() {
+					t.Error("a stopped worker is leased")
+				}
+			})
+		})
+	}
 }

@@ -151,7 +151,8 @@ func (w *Worker) Configure(m *manifest.Manifest) {
 
 // Start registers the worker and begins to claim. ctx bounds the registration,
 // not the work.
-// Errors: the store's; X_INVALID while it is running, X_DRAINING while it drains.
+// Errors: the store's; X_INVALID while it is running, X_DRAINING while it drains
+// or when it was shut before it had begun.
 func (w *Worker) Start(ctx context.Context) error {
 	w.mu.Lock()
 	switch w.state {
@@ -162,7 +163,6 @@ func (w *Worker) Start(ctx context.Context) error {
 		w.mu.Unlock()
 		return &abi.Error{Code: job.CodeDraining, Message: "the worker is draining", Fix: "start it when it has stopped"}
 	}
-	before := w.state
 	w.state = running
 	life := newLifetime()
 	w.life = life
@@ -171,22 +171,24 @@ func (w *Worker) Start(ctx context.Context) error {
 
 	s, err := w.register(ctx, w.cfg.Alone)
 	if err != nil {
-		w.mu.Lock()
-		w.state = before
-		w.mu.Unlock()
+		w.Stop() // nothing was begun, but another shutdown may wait for the end of this life
 		return err
 	}
-	w.install(s)
-
 	w.wakes.reset()
 	stopWakes := w.cfg.Store.Wakes(w.wake)
-	life.loops.Go(func() {
-		<-life.ctx.Done()
-		stopWakes()
+	begun := w.install(life, s, func() {
+		life.loops.Go(func() {
+			<-life.ctx.Done()
+			stopWakes()
+		})
+		life.loops.Go(func() { w.keepRegistered(life) })
+		life.loops.Go(func() { w.claims(life.accepting) })
+		w.sweep(life)
 	})
-	life.loops.Go(func() { w.keepRegistered(life.ctx) })
-	life.loops.Go(func() { w.claims(life.accepting) })
-	w.sweep(life)
+	if !begun {
+		stopWakes()
+		return &abi.Error{Code: job.CodeDraining, Message: "the worker was shut before it had begun", Fix: "start it when it has stopped"}
+	}
 	return nil
 }
 

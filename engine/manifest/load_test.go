@@ -1,9 +1,7 @@
 package manifest
 
 import (
-	"bytes"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -140,97 +138,6 @@ func TestAShortTimeoutShortensTheDefaultStepTimeout(t *testing.T) {
 	}
 }
 
-func TestUnreadableFiles(t *testing.T) {
-	dir := t.TempDir()
-	big := filepath.Join(dir, "big.toml")
-	if err := os.WriteFile(big, bytes.Repeat([]byte("# filler\n"), maxBytes/9+1), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	for path, want := range map[string]string{
-		filepath.Join(dir, "none.toml"):         "the manifest does not exist",
-		filepath.Join(dir, "none", "jobs.toml"): "the manifest does not exist",
-		filepath.Join(big, "jobs.toml"):         "the manifest cannot be read: not a directory",
-		dir:                                     "the manifest is a folder",
-		big:                                     "the manifest is bigger than 1MiB",
-		filepath.Join(dir, "\x00"):              "the manifest cannot be read: invalid argument",
-		"/dev/null":                             "the manifest is not a regular file",
-	} {
-		_, report := Load(path)
-		if report == nil || len(report.Problems) != 1 || report.Problems[0].Code != CodeFile || report.Problems[0].Message != want {
-			t.Errorf("%q: %v, want %q", path, report, want)
-		}
-	}
-	if _, report := Parse("jobs.toml", bytes.Repeat([]byte("#\n"), maxBytes)); report == nil || report.Problems[0].Message != "the manifest is bigger than 1MiB" {
-		t.Errorf("%v", report)
-	}
-}
-
-func TestLinksOutOfTheFolderAreRefused(t *testing.T) {
-	outside, dir := t.TempDir(), t.TempDir()
-	write := func(path, text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	link := func(to, at string) {
-		t.Helper()
-		if err := os.Symlink(to, at); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(outside, "m.wasm"), "")
-	write(filepath.Join(outside, "s.json"), `{"type":"object","title":"secret"}`)
-	write(filepath.Join(dir, "real.wasm"), "")
-	link(filepath.Join(outside, "m.wasm"), filepath.Join(dir, "file.wasm"))
-	link(outside, filepath.Join(dir, "folder"))
-	link(filepath.Join(outside, "s.json"), filepath.Join(dir, "s.json"))
-	link("real.wasm", filepath.Join(dir, "inside.wasm"))
-	write(filepath.Join(dir, "ref.json"), `{"$ref":"folder/s.json"}`)
-	write(filepath.Join(dir, "jobs.toml"), `
-[modules.file]
-path = "file.wasm"
-[modules.folder]
-path = "folder/m.wasm"
-[modules.inside]
-path = "inside.wasm"
-[modules.not-built-yet]
-path = "bin/none.wasm"
-[jobs.a]
-module = "inside"
-tenant = "none"
-key = "a"
-input = "s.json"
-[jobs.b]
-module = "inside"
-tenant = "none"
-key = "b"
-input = "ref.json"
-`)
-	_, report := Load(filepath.Join(dir, "jobs.toml"))
-	if report == nil {
-		t.Fatal("accepted")
-	}
-	var got []string
-	for _, p := range report.Problems {
-		got = append(got, p.Key+": "+p.Message)
-	}
-	want := []string{
-		`modules.file.path: modules.file.path leads out of the manifest's folder through a link; this is "file.wasm"`,
-		`modules.folder.path: modules.folder.path leads out of the manifest's folder through a link; this is "folder/m.wasm"`,
-		`jobs.a.input: jobs.a.input leads out of the manifest's folder through a link; this is "s.json"`,
-		`jobs.b.input: jobs.b.input is no usable JSON Schema: ref.json: folder/s.json leads out of the manifest's folder`,
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	// The manifest itself may be a link: its folder is where the link is.
-	link(filepath.Join(dir, "jobs.toml"), filepath.Join(outside, "jobs.toml"))
-	if _, report := Load(filepath.Join(outside, "jobs.toml")); report == nil || report.Problems[0].Code == CodeFile {
-		t.Errorf("through a link: %v", report)
-	}
-}
-
 func TestUnenforcedNamesWhatIsDeclaredAndNotKept(t *testing.T) {
 	m, report := Load("testdata/ok/jobs.toml")
 	if report != nil {
@@ -317,92 +224,5 @@ enqueue = [
 	from := time.Date(2026, 6, 1, 0, 0, 0, 0, time.UTC)
 	if got, want := s.Next(from), time.Date(2026, 6, 1, 1, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("next is %s, want %s", got, want)
-	}
-}
-
-// Any text is either a manifest or a report whose every problem has a place.
-func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/*/*.toml")
-	if err != nil || len(files) == 0 {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m, report := Parse("testdata/refuse/jobs.toml", data)
-		if (m == nil) == (report == nil) {
-			t.Fatalf("%v, %v", m, report)
-		}
-		if report == nil {
-			for name, j := range m.Jobs {
-				if _, ok := m.Queues[j.Queue]; !ok || name == "" || j.Timeout <= 0 || j.StepTimeout <= 0 || j.Retry.Attempts < 1 || m.Modules[j.Module].Name == "" {
-					t.Fatalf("job %+v", j)
-				}
-			}
-			return
-		}
-		last := Problem{}
-		for _, p := range report.Problems {
-			if p.Line < 1 || p.Column < 1 || p.Code == "" || p.Message == "" || p.Line < last.Line {
-				t.Fatalf("%+v after %+v", p, last)
-			}
-			last = p
-		}
-		if len(report.Text()) == 0 || len(report.JSON()) < 10 || bytes.Count([]byte(report.GitHub()), []byte("\n")) != len(report.Problems) {
-			t.Fatal("a rendering is not whole")
-		}
-	})
-}
-
-func BenchmarkLoad(b *testing.B) {
-	for b.Loop() {
-		if _, report := Load("testdata/ok/jobs.toml"); report != nil {
-			b.Fatal(report)
-		}
-	}
-}
-
-// BenchmarkHostileFiles loads a megabyte each of what once took a minute, or
-// all memory: none may cost more than a second.
-func BenchmarkHostileFiles(b *testing.B) {
-	fill := func(n int, line func(i int) string) string {
-		var s strings.Builder
-		for i := 0; s.Len() < n; i++ {
-			s.WriteString(line(i))
-		}
-		return s.String()
-	}
-	const n = maxBytes - 1000
-	for name, text := range map[string]string{
-		"keys": "[runner]\n" + fill(n, func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),
-		"references": fill(n/2, func(i int) string { return fmt.Sprintf("[modules.m%d]\n", i) }) +
-			fill(n/2, func(i int) string { return fmt.Sprintf("[jobs.j%d]\nmodule='x%d'\n", i, i) }),
-		"dotted":    strings.Repeat("a.", n/2) + "b=1\n",
-		"brackets":  "a=" + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "\n",
-		"one line":  "[modules.m.allow]\nhttp=[" + strings.Repeat("'x',", n/4) + "]\n",
-		"repeated":  fill(n, func(int) string { return "a=1\n" }),
-		"scheduled": minimal + "[schedules.s]\ncron='* * * * *'\ntz='UTC'\nenqueue=[{job='a',input={" + fill(n-1000, func(i int) string { return fmt.Sprintf("k%d=1,", i) }) + "}}]\n",
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			for b.Loop() {
-				Parse("jobs.toml", []byte(text))
-			}
-		})
-	}
-}
-
-func TestAReportIsBounded(t *testing.T) {
-	_, report := Parse("jobs.toml", []byte(strings.Repeat("[queues.q]\n", 5000)))
-	if report == nil || len(report.Problems) != maxProblems || report.More != 4999-maxProblems {
-		t.Fatalf("%d problems and %d more", len(report.Problems), report.More)
-	}
-	if want := "4999 problems in jobs.toml\n"; !strings.HasSuffix(report.Text(), want) {
-		t.Errorf("the text ends in %q", report.Text()[len(report.Text())-40:])
 	}
 }

@@ -1,11 +1,9 @@
 package step_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,7 +12,6 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/job"
-	"github.com/jobrunner/runner/engine/step"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -106,127 +103,6 @@ func TestARunWithoutHistoryReadsNone(t *testing.T) {
 	}
 }
 
-func TestAFailureWithAttemptsLeftUnwindsAndRunsAgain(t *testing.T) {
-	a := newRig(t).begin("w1")
-	began, err := a.StepBegin(a.ctx, "pay", 0)
-	if err != nil || began.State != abi.StepRun {
-		t.Fatal(began, err)
-	}
-	_, err = a.StepFail(a.ctx, abi.Failure{Message: "declined", Code: "X_DECLINED", Fix: "use another card"})
-	var again *step.Retry
-	if !errors.As(err, &again) || again.Step != "pay" || again.Failure.Code != "X_DECLINED" {
-		t.Fatalf("error is %v", err)
-	}
-	if s := a.steps(); len(s) != 0 {
-		t.Errorf("recorded %+v before the settle", s)
-	}
-	b := a.again(again.Record)
-	s := b.steps()
-	if len(s) != 1 || s[0].Status != job.StepRetrying || s[0].Attempts != 1 || s[0].Error.Message != "declined" {
-		t.Errorf("recorded %+v", s)
-	}
-	b.do("pay", `"ok"`)
-	after := b.steps()[0]
-	if after.Status != job.StepCompleted || after.Attempts != 1 || !after.StartedAt.Equal(s[0].StartedAt) || after.Seq != s[0].Seq {
-		t.Errorf("the completed record is %+v; began as %+v", after, s[0])
-	}
-}
-
-func TestAFinalFailureIsRecordedAndReplays(t *testing.T) {
-	a := newRig(t).begin("w1")
-	if _, err := a.StepBegin(a.ctx, "pay", 0); err != nil {
-		t.Fatal(err)
-	}
-	at, err := a.StepFail(a.ctx, abi.Failure{Kind: abi.FailTerminal, Message: "stolen", Code: "X_STOLEN", Fix: "call us"})
-	if err != nil {
-		t.Fatalf("a final failure unwinds: %v", err)
-	}
-	a.do("apologise", `1`) // the handler goes on
-	b := a.again(nil)
-	begun, err := b.StepBegin(b.ctx, "pay", 0)
-	if err != nil || begun.State != abi.StepFailed || !begun.At.Equal(at) {
-		t.Fatalf("the replay answers %+v, %v", begun, err)
-	}
-	for _, want := range []string{`"stolen"`, `"X_STOLEN"`, `"call us"`} {
-		if !bytes.Contains(begun.Record, []byte(want)) {
-			t.Errorf("the record %s lacks %s", begun.Record, want)
-		}
-	}
-	b.replay("apologise", `1`)
-}
-
-func TestAFailureThatCannotBeRecordedKeepsItsWords(t *testing.T) {
-	r := newRig(t)
-	a := r.begin("w1")
-	if _, err := a.StepBegin(a.ctx, "pay", 0); err != nil {
-		t.Fatal(err)
-	}
-	r.db.Between = func(_ context.Context, op string, call func() error) error {
-		if op == "SaveSteps" {
-			return enginetest.Broken()
-		}
-		return call()
-	}
-	_, err := a.StepFail(a.ctx, abi.Failure{Kind: abi.FailTerminal, Message: "stolen"})
-	var again *step.Retry
-	if !errors.As(err, &again) || again.Failure.Message != "stolen" {
-		t.Errorf("error is %v, want the step's own failure", err)
-	}
-}
-
-func TestAOnceStepThatBeganAndDidNotEndStopsTheRun(t *testing.T) {
-	a := newRig(t).begin("w1")
-	if _, err := a.StepBegin(a.ctx, "charge", abi.StepOnce); err != nil {
-		t.Fatal(err)
-	}
-	if s := a.steps(); len(s) != 1 || s[0].Status != job.StepStarted {
-		t.Fatalf("recorded %+v before the body", s)
-	}
-	if rec := a.LeftOpen(abi.Failure{Message: "trapped"}); rec != nil {
-		t.Errorf("a trap would overwrite the unknown outcome with %+v", rec)
-	}
-	b := a.again(nil)
-	_, err := b.StepBegin(b.ctx, "charge", abi.StepOnce)
-	b.code(err, job.CodeStepOutcomeUnknown)
-	if !strings.Contains(err.Error(), "charge") {
-		t.Errorf("%v does not name the step", err)
-	}
-}
-
-func TestAOnceStepWhoseFailureWasReportedMayRunAgain(t *testing.T) {
-	a := newRig(t).begin("w1")
-	if _, err := a.StepBegin(a.ctx, "charge", abi.StepOnce); err != nil {
-		t.Fatal(err)
-	}
-	_, err := a.StepFail(a.ctx, abi.Failure{Message: "no route"})
-	var again *step.Retry
-	if !errors.As(err, &again) {
-		t.Fatal(err)
-	}
-	b := a.again(again.Record)
-	begun, err := b.StepBegin(b.ctx, "charge", abi.StepOnce)
-	if err != nil || begun.State != abi.StepRun {
-		t.Errorf("%+v, %v", begun, err)
-	}
-	if s := b.steps(); s[0].Status != job.StepStarted || s[0].Attempts != 1 {
-		t.Errorf("recorded %+v", s)
-	}
-}
-
-func TestAStepCutOffByATrapIsRecordedWithTheSettle(t *testing.T) {
-	a := newRig(t).begin("w1")
-	if _, err := a.StepBegin(a.ctx, "parse", 0); err != nil {
-		t.Fatal(err)
-	}
-	b := a.again(a.LeftOpen(abi.Failure{Code: abi.CodeGuestTrap, Message: "unreachable"}))
-	if s := b.steps(); len(s) != 1 || s[0].Status != job.StepRetrying || s[0].Error.Code != abi.CodeGuestTrap {
-		t.Errorf("recorded %+v", s)
-	}
-	if rec := b.LeftOpen(abi.Failure{}); rec != nil {
-		t.Errorf("no step is open, yet %+v", rec)
-	}
-}
-
 func TestAStepWhoseEndMayBeRecordedIsNotOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
@@ -271,109 +147,6 @@ func TestAnOutputThatCannotBeRecordedIsRefused(t *testing.T) {
 			t.Errorf("recorded %+v", s)
 		}
 	}
-}
-
-func TestAStepThatTakesTooLongEndsTheAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		a := newRig(t).begin("w1")
-		for range 3 { // the timer of an earlier step does not hit a later one
-			if _, err := a.StepBegin(a.ctx, time.Now().String(), 0); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(50 * time.Second)
-			if _, err := a.StepEnd(a.ctx, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		time.Sleep(time.Hour)
-		if a.ctx.Err() != nil {
-			t.Fatalf("cut outside a step: %v", context.Cause(a.ctx))
-		}
-		if _, err := a.StepBegin(a.ctx, "slow", 0); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(61 * time.Second)
-		a.code(context.Cause(a.ctx), job.CodeStepTimeout)
-		if !strings.Contains(context.Cause(a.ctx).Error(), "slow") {
-			t.Errorf("%v does not name the step", context.Cause(a.ctx))
-		}
-		_, err := a.StepEnd(a.ctx, []byte(`1`))
-		a.code(err, job.CodeStepTimeout)
-		if s := a.steps(); len(s) != 3 {
-			t.Errorf("%d records; the cut step wrote one", len(s))
-		}
-	})
-}
-
-func TestACancelledAttemptWritesNothingMore(t *testing.T) {
-	for _, code := range []string{job.CodeCancelled, job.CodeLeaseLost, job.CodeTimeout, job.CodeDraining} {
-		r := newRig(t)
-		a := r.begin("w1")
-		a.cancel(&abi.Error{Code: code})
-		_, err := a.StepBegin(a.ctx, "one", abi.StepOnce)
-		a.code(err, code)
-		_, err = a.Sleep(a.ctx, "nap", time.Hour)
-		a.code(err, code)
-		_, err = a.Enqueue(a.ctx, []abi.EnqueueParams{{Job: "child"}})
-		a.code(err, code)
-		if n := r.db.Count("SaveSteps"); n != 0 {
-			t.Errorf("%s: %d writes", code, n)
-		}
-	}
-}
-
-func TestAStepThatEndsDuringADrainIsRecorded(t *testing.T) {
-	a := newRig(t).begin("w1")
-	if _, err := a.StepBegin(a.ctx, "one", 0); err != nil {
-		t.Fatal(err)
-	}
-	a.cancel(draining())
-	if _, err := a.StepEnd(a.ctx, []byte(`1`)); err != nil {
-		t.Fatal(err)
-	}
-	if s := a.steps(); len(s) != 1 || s[0].Status != job.StepCompleted {
-		t.Errorf("recorded %+v", s)
-	}
-	_, err := a.StepBegin(a.ctx, "two", 0)
-	a.code(err, job.CodeDraining)
-}
-
-func TestAStepThatEndsAfterAnotherCauseIsNotRecorded(t *testing.T) {
-	for _, code := range []string{job.CodeCancelled, job.CodeLeaseLost, job.CodeTimeout} {
-		a := newRig(t).begin("w1")
-		if _, err := a.StepBegin(a.ctx, "one", 0); err != nil {
-			t.Fatal(err)
-		}
-		a.cancel(&abi.Error{Code: code})
-		_, err := a.StepEnd(a.ctx, []byte(`1`))
-		a.code(err, code)
-		if s := a.steps(); len(s) != 0 {
-			t.Errorf("%s: recorded %+v", code, s)
-		}
-	}
-}
-
-func TestAWriteUnderAStaleClaimMissesAndEndsTheAttempt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t)
-		stale := r.begin("w1")
-		if _, err := stale.StepBegin(stale.ctx, "one", 0); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(31 * time.Second) // w1's lease lapses
-		r.register("w2")
-		if _, err := r.db.Reclaim(t.Context(), store.ReclaimParams{Limit: 10}); err != nil {
-			t.Fatal(err)
-		}
-		fresh := r.begin("w2")
-		_, err := stale.StepEnd(stale.ctx, []byte(`"stale"`))
-		r.code(err, job.CodeLeaseLost)
-		r.code(context.Cause(stale.ctx), job.CodeLeaseLost)
-		fresh.do("one", `"fresh"`)
-		if s := r.steps(); len(s) != 1 || string(s[0].Output) != `"fresh"` {
-			t.Errorf("recorded %+v", s)
-		}
-	})
 }
 
 func TestARunHasAtMostMaxStepsRecords(t *testing.T) {
@@ -433,79 +206,6 @@ func TestARunRecordsAtMostSoManyBytes(t *testing.T) {
 	full(c)
 }
 
-func TestLinesOfCoveredGroundAreDropped(t *testing.T) {
-	r := newRig(t)
-	var out bytes.Buffer
-	r.log = slog.New(slog.NewTextHandler(&out, nil))
-	a := r.begin("w1")
-	a.Log(a.ctx, abi.LevelInfo, "before one")
-	a.do("one", `1`)
-	if _, err := a.StepBegin(a.ctx, "two", 0); err != nil {
-		t.Fatal(err)
-	}
-	a.Log(a.ctx, abi.LevelWarn, "inside two")
-	a.Log(a.ctx, abi.LevelDebug, "too quiet")
-	first := out.String()
-	for _, want := range []string{"level=INFO msg=\"before one\"", "level=WARN msg=\"inside two\"", "run=" + r.runID, "job=parent", "attempt=1", "step=two"} {
-		if !strings.Contains(first, want) {
-			t.Errorf("%q lacks %q", first, want)
-		}
-	}
-	out.Reset()
-	b := a.again(nil)
-	b.Log(b.ctx, abi.LevelInfo, "before one")
-	b.replay("one", `1`)
-	b.Log(b.ctx, abi.LevelInfo, "after one")
-	if got := out.String(); strings.Contains(got, "before one") || !strings.Contains(got, "after one") || !strings.Contains(got, "attempt=2") {
-		t.Errorf("the second attempt wrote %q", got)
-	}
-}
-
-// A handler that logs without end writes no more than one that logs a lot, short
-// lines or long ones; what is not written does not count.
-func TestAnAttemptLogsSoMuchAndNoMore(t *testing.T) {
-	for _, line := range []string{"", strings.Repeat("x", 1000), strings.Repeat("x", 2*abi.MaxLogLine)} {
-		r := newRig(t)
-		var out bytes.Buffer
-		r.log = slog.New(slog.NewTextHandler(&out, nil))
-		a := r.begin("w1")
-		a.do("one", `1`)
-		for range 2 * abi.MaxLog / abi.LogLineCost {
-			a.Log(a.ctx, abi.LevelDebug, line)
-			a.Log(a.ctx, abi.LevelInfo, line)
-		}
-		if n := strings.Count(out.String(), "log truncated"); n != 1 || out.Len() < abi.MaxLog/2 || out.Len() > 2*abi.MaxLog {
-			t.Errorf("lines of %d bytes: %d bytes are written, and %d times that there are more", len(line), out.Len(), n)
-		}
-
-		out.Reset()
-		b := a.again(nil)
-		for range 2 * abi.MaxLog / abi.LogLineCost {
-			b.Log(b.ctx, abi.LevelInfo, line) // covered ground
-		}
-		b.replay("one", `1`)
-		b.Log(b.ctx, abi.LevelInfo, "the next attempt logs again")
-		if !strings.Contains(out.String(), "the next attempt logs again") {
-			t.Error("the next attempt logs nothing")
-		}
-	}
-}
-
-func TestProgressKeepsTheLatestUsableReport(t *testing.T) {
-	a := newRig(t).begin("w1")
-	if a.LastProgress() != nil {
-		t.Error("progress without a report")
-	}
-	a.Progress(a.ctx, 100, "a tenth")
-	a.Progress(a.ctx, 500, strings.Repeat("é", 200))
-	a.Progress(a.ctx, 1001, "no share")
-	a.Progress(a.ctx, -1, "no share")
-	p := a.LastProgress()
-	if p == nil || p.Permille != 500 || len(p.Note) > abi.MaxProgressNote || !strings.HasPrefix(p.Note, "éé") {
-		t.Errorf("progress is %+v", p)
-	}
-}
-
 func TestWhatIsNotServedYetIsRefused(t *testing.T) {
 	a := newRig(t).begin("w1")
 	if a.Features() != 0 {
@@ -519,17 +219,4 @@ func TestWhatIsNotServedYetIsRefused(t *testing.T) {
 	a.refusal(a.Compensate(a.ctx, "s"), abi.CodeUnsupported)
 	_, err = a.SQL(a.ctx, nil)
 	a.refusal(err, abi.CodeUnsupported)
-}
-
-func TestAFailureIsKeptWithinItsBounds(t *testing.T) {
-	f := step.Bounded(abi.Failure{
-		Code: strings.Repeat("X", 1000), Message: strings.Repeat("é", job.MaxErrorText), Fix: strings.Repeat("f", job.MaxErrorText+1),
-		Stack: strings.Repeat("s", job.MaxStack+1),
-	})
-	if len(f.Code) > 128 || len(f.Message) > job.MaxErrorText || len(f.Fix) > job.MaxErrorText || len(f.Stack) > job.MaxStack {
-		t.Errorf("lengths are %d %d %d %d", len(f.Code), len(f.Message), len(f.Fix), len(f.Stack))
-	}
-	if !strings.HasSuffix(f.Message, "é…") {
-		t.Errorf("the message ends in %q", f.Message[len(f.Message)-8:])
-	}
 }

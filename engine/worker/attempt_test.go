@@ -3,23 +3,18 @@ package worker_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
-	"github.com/jobrunner/runner/engine/deploy"
 	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
-	"github.com/jobrunner/runner/engine/worker"
 )
 
 func TestAnAttemptIsToldWhatItServes(t *testing.T) {
@@ -315,172 +310,6 @@ func TestARowOfAnotherTenantThanItsInputNeverRuns(t *testing.T) {
 		r.ended(r.settles(system), job.Done, "", 1)
 		if n := r.guest.Started(); n != 1 {
 			t.Errorf("%d attempts began, want the untenanted row's only", n)
-		}
-	})
-}
-
-func TestASettleThatFailsAfterSuccessIsNeverANack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bodies := 0
-		r := newRig(t, handlers{
-			"j":    func(*task) (any, error) { bodies++; return bodies, nil },
-			"long": func(t *task) (any, error) { t.Work(2 * time.Minute); return nil, nil },
-		}, nil)
-		var broken atomic.Bool
-		broken.Store(true)
-		r.db.Between = onOp("Settle", func(_ context.Context, call func() error) error {
-			if broken.Load() {
-				return enginetest.Broken()
-			}
-			return call()
-		})
-		noted := &settles{Store: r.db}
-		r.work(func(c *worker.Config) {
-			c.Queue = queue.New(queue.Config{Store: noted, Manifest: r.deploy.Manifest})
-		})
-		long := r.enqueue("long")
-		r.reaches(long, job.Running)
-		id := r.enqueue("j")
-		time.Sleep(time.Second)
-		broken.Store(false)
-		if outcomes := noted.list(); len(outcomes) != 1 || outcomes[0] != job.Completed {
-			t.Errorf("settles asked for: %v", outcomes)
-		}
-		r.logged("jobs.worker.settle-failed", 1)
-		r.ended(r.get(id), job.Running, "", 1) // only a lease may end this claim
-		run := r.settles(id)
-		if run.State != job.Done || bodies != 2 || run.Attempt != 2 {
-			t.Errorf("%s after %d bodies at attempt %d; want it delivered again", run.State, bodies, run.Attempt)
-		}
-		r.ended(r.get(long), job.Done, "", 1) // its neighbours go on undisturbed
-	})
-}
-
-func TestARunWhoseSettleNoStoreAcceptsIsBuriedInTheEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, policy(func(p *job.RetryPolicy) { p.Attempts = 10 }))
-		r.db.Between = onOp("Settle", func(context.Context, func() error) error { return enginetest.Broken() })
-		r.work(nil)
-		r.ended(r.settles(r.enqueue("j")), job.Dead, job.CodeWorkerLost, 3)
-	})
-}
-
-// settles notes what it is asked to settle.
-type settles struct {
-	*enginetest.Store
-	mu       sync.Mutex
-	outcomes []job.Outcome
-}
-
-func (s *settles) list() []job.Outcome {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.outcomes)
-}
-
-func (s *settles) Settle(ctx context.Context, b []store.SettleParams) ([]store.SettleResult, error) {
-	s.mu.Lock()
-	for i := range b {
-		s.outcomes = append(s.outcomes, b[i].Outcome)
-	}
-	s.mu.Unlock()
-	return s.Store.Settle(ctx, b)
-}
-
-func TestASettleWhoseAnswerWasLostFindsItself(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		bodies := 0
-		r := newRig(t, handlers{"j": func(*task) (any, error) { bodies++; return bodies, nil }}, nil)
-		lost := 3
-		r.db.Between = onOp("Settle", func(_ context.Context, call func() error) error {
-			if lost > 0 {
-				lost--
-				return enginetest.Lost(call)
-			}
-			return call()
-		})
-		r.work(nil)
-		run := r.settles(r.enqueue("j"))
-		time.Sleep(time.Minute)
-		r.ended(run, job.Done, "", 1)
-		r.logged("jobs.settle.unowned", 0)
-		if bodies != 1 {
-			t.Errorf("%d bodies", bodies)
-		}
-	})
-}
-
-func TestAHandlerThatTakesAnotherPathIsReported(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, handlers{"j": func(t *task) (any, error) {
-			if _, err := t.Step(fmt.Sprint("attempt ", t.Attempt.Meta.Attempt), func() (any, error) { return 1, nil }); err != nil {
-				return nil, err
-			}
-			return nil, errors.New("again")
-		}}, nil)
-		r.work(nil)
-		run := r.settles(r.enqueue("j"))
-		r.ended(run, job.Dead, job.CodeReplayDiverged, 2)
-		for _, want := range []string{`"attempt 1"`, `"attempt 2"`} {
-			if !strings.Contains(run.Error.Message, want) {
-				t.Errorf("%q does not name %s", run.Error.Message, want)
-			}
-		}
-	})
-}
-
-func TestAStartedRunStaysOnItsModuleAndANewOneTakesTheNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		version := func(v string) enginetest.Handler {
-			return func(t *task) (any, error) {
-				if _, err := t.Step("one", func() (any, error) { return 1, nil }); err != nil {
-					return nil, err
-				}
-				return v, t.Sleep("a day", 24*time.Hour)
-			}
-		}
-		r := newRig(t, handlers{"j": version("v1")}, nil)
-		r.work(nil)
-		old := r.enqueue("j")
-		r.reaches(old, job.Suspended)
-		_, err := r.deploy.Switch(enginetest.Serve(&enginetest.Guest{Name: "v2", Handlers: handlers{"j": version("v2")}}, nil))
-		r.must(err)
-		fresh := r.enqueue("j")
-		if out := r.settles(old).Output; string(out) != `"v1"` {
-			t.Errorf("the started run ended with %s", out)
-		}
-		if out := r.settles(fresh).Output; string(out) != `"v2"` {
-			t.Errorf("the new run ended with %s", out)
-		}
-	})
-}
-
-func TestARunPinnedToAModuleThatIsGoneWaitsForIt(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		nap := handlers{"j": func(t *task) (any, error) { return "woke", t.Sleep("nap", time.Minute) }}
-		r := newRig(t, nap, nil)
-		w := r.work(nil)
-		id := r.enqueue("j")
-		r.reaches(id, job.Suspended)
-		w.Stop()
-
-		var here atomic.Bool
-		v2 := &enginetest.Guest{Name: "v2", Handlers: nap}
-		d, err := deploy.New(deploy.Config{Loader: func(context.Context, manifest.Module, string) (abi.Guest, error) {
-			if here.Load() {
-				return r.guest, nil
-			}
-			return nil, errors.New("no such file")
-		}}, enginetest.Serve(v2, nil))
-		r.must(err)
-		r.work(func(c *worker.Config) { c.Deploy = d })
-		time.Sleep(5 * time.Minute)
-		run := r.get(id)
-		r.ended(run, job.Delayed, job.CodeModuleMissing, 0)
-		r.logged("jobs.worker.parked", 1)
-		here.Store(true)
-		if out := r.settles(id).Output; string(out) != `"woke"` {
-			t.Errorf("it ended with %s", out)
 		}
 	})
 }

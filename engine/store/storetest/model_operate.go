@@ -1,0 +1,189 @@
+package storetest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+func (m *model) renew(p store.RenewParams) store.RenewResult {
+	out := store.RenewResult{Alive: m.alive(p.Worker)}
+	if out.Alive {
+		m.workers[p.Worker].expires = m.now.Add(p.Lease)
+	}
+	for _, ref := range p.Held {
+		if out.Alive && ref.Worker == p.Worker && m.held(ref) != nil {
+			continue
+		}
+		lost := store.LostRun{Ref: ref}
+		if r := m.runs[ref.RunID]; r != nil {
+			lost.State = r.State
+		}
+		out.Lost = append(out.Lost, lost)
+	}
+	return out
+}
+
+func (m *model) heldBy(worker string) []*modelRun {
+	var out []*modelRun
+	for _, r := range m.runs {
+		if r.State == job.Running && r.Worker == worker {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (m *model) deregister(worker string) {
+	for _, r := range m.heldBy(worker) {
+		ref := job.Ref{RunID: r.ID, Worker: worker, Claim: r.Claims}
+		attempt := r.Attempt
+		r.Attempt = max(r.Attempt-1, 0)
+		m.end(r, job.Ready, m.now, 0, nil)
+		m.record(r, ref, attempt, job.Interrupted, m.now, nil)
+	}
+	delete(m.workers, worker)
+}
+
+// reclaim reclaims everything that has lapsed; its texts are the store's.
+func (m *model) reclaim(p store.ReclaimParams, texts func(id string) job.Failure) (requeued, buried []string) {
+	for id := range m.workers {
+		if m.alive(id) {
+			continue
+		}
+		for _, r := range m.heldBy(id) {
+			ref := job.Ref{RunID: r.ID, Worker: id, Claim: r.Claims}
+			r.Orphans++
+			failure := texts(r.ID)
+			if !(p.MaxOrphans > 0 && r.Orphans >= p.MaxOrphans) && r.Attempt < r.MaxAttempts {
+				m.end(r, job.Ready, m.now, 0, nil)
+				m.record(r, ref, r.Attempt, job.Orphaned, m.now, &failure)
+				requeued = append(requeued, r.ID)
+				continue
+			}
+			to := job.Dead
+			if slices.Contains(p.DropJobs, r.Job) {
+				to = job.Failed
+			}
+			m.end(r, to, time.Time{}, p.Retention[r.Job], &failure)
+			m.record(r, ref, r.Attempt, job.Orphaned, time.Time{}, &failure)
+			buried = append(buried, r.ID)
+		}
+		delete(m.workers, id)
+	}
+	return requeued, buried
+}
+
+// cancel returns the code of its refusal, or "".
+func (m *model) cancel(p store.CancelParams) string {
+	r := m.runs[p.ID]
+	switch {
+	case r == nil:
+		return job.CodeNotFound
+	case r.State.Terminal():
+		return job.CodeNotCancellable
+	}
+	var failure *job.Failure
+	if p.Reason != "" {
+		failure = &job.Failure{Code: job.CodeCancelled, Message: p.Reason}
+	}
+	m.end(r, job.Cancelled, time.Time{}, p.Retention, failure)
+	return ""
+}
+
+func (m *model) requeue(p store.RequeueParams) string {
+	r := m.runs[p.ID]
+	switch {
+	case r == nil:
+		return job.CodeNotFound
+	case r.State.Live():
+		return job.CodeNotRequeueable
+	case m.holder(r.Job, r.Tenant, r.Key) != nil:
+		return job.CodeDuplicate
+	}
+	stepsAtEnd := r.Steps
+	if p.FromStep != "" {
+		i := slices.IndexFunc(r.steps, func(s job.Step) bool { return s.Name == p.FromStep })
+		if i < 0 {
+			return job.CodeInvalid
+		}
+		r.steps = r.steps[:i]
+		r.Steps = i
+	}
+	if p.Attempts > 0 {
+		r.MaxAttempts = p.Attempts
+	}
+	if r.State == job.Done && r.Claims == 1 {
+		r.attempts = append(r.attempts, job.AttemptRecord{
+			Claim: 1, Attempt: r.Attempt, Worker: r.worker[1], Outcome: job.Completed, ClaimedAt: r.ClaimedAt, SettledAt: r.FinishedAt,
+			Module: r.Module, StepsAtEnd: stepsAtEnd,
+		})
+	}
+	r.State, r.Attempt, r.Orphans, r.RunAt = job.Ready, 0, 0, m.now
+	r.FinishedAt, r.ExpiresAt, r.Output, r.Progress = time.Time{}, time.Time{}, nil, job.Progress{}
+	return ""
+}
+
+// purge deletes everything that has expired.
+func (m *model) purge() int {
+	n := 0
+	for id, r := range m.runs {
+		if !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(m.now) {
+			delete(m.runs, id)
+			m.purged[id] = true
+			n++
+		}
+	}
+	return n
+}
+
+func (m *model) stats() store.Stats {
+	out := store.Stats{Now: m.now}
+	queues := map[string]*store.QueueStats{}
+	for _, r := range m.runs {
+		q := queues[r.Queue]
+		if q == nil {
+			q = &store.QueueStats{Queue: r.Queue}
+			queues[r.Queue] = q
+		}
+		switch {
+		case m.due(r):
+			q.Ready++
+			if q.OldestDue.IsZero() || r.RunAt.Before(q.OldestDue) {
+				q.OldestDue = r.RunAt
+			}
+		case r.State == job.Delayed:
+			q.Delayed++
+		case r.State == job.Suspended:
+			q.Suspended++
+		case r.State == job.Running:
+			q.Running++
+		case r.State == job.Done:
+			q.Done++
+		case r.State == job.Failed:
+			q.Failed++
+		case r.State == job.Dead:
+			q.Dead++
+		case r.State == job.Cancelled:
+			q.Cancelled++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		out.Queues = append(out.Queues, *queues[name])
+	}
+	for id := range m.workers {
+		if m.alive(id) {
+			out.Workers++
+		}
+	}
+	return out
+}
+
+// list is every run, newest first.
+func (m *model) list() []string {
+	return slices.SortedFunc(maps.Keys(m.runs), func(a, b string) int { return -strings.Compare(a, b) })
+}

@@ -53,20 +53,24 @@ type Timers interface {
 	// Sleep returns nil once d has passed since the run first asked for the
 	// sleep of that name; until then its error unwinds the guest.
 	Sleep(ctx context.Context, name string, d time.Duration) (time.Time, error)
-	// WaitEvent returns the payload of the first event on topic since the run
-	// first asked; until then its error unwinds the guest. A Refusal with
-	// CodeTimeout says that timeout passed without one.
-	WaitEvent(ctx context.Context, name, topic string, timeout time.Duration) ([]byte, time.Time, error)
+	// WaitEvent returns the payload of the event that the wait is for; until then
+	// its error unwinds the guest. A run's first wait for a topic and key takes
+	// the first event published after it began, a later one goes on where the one
+	// before ended: no event is missed between the two, and none answers both. A
+	// Refusal with CodeTimeout, and an instant, says that the timeout passed
+	// without one, which no later event changes.
+	WaitEvent(ctx context.Context, p WaitParams) ([]byte, time.Time, error)
 }
 
 // Emitter sends work elsewhere. Inside a step what it sends commits with the
 // step or vanishes with its failure; outside it is recorded as a step itself.
 type Emitter interface {
 	Enqueue(ctx context.Context, runs []EnqueueParams) ([]EnqueueResult, error)
-	Publish(ctx context.Context, topic string, payload []byte) error
-	// Invoke enqueues a child and returns its output once it has settled;
-	// until then its error unwinds the guest.
-	Invoke(ctx context.Context, run EnqueueParams) ([]byte, time.Time, error)
+	Publish(ctx context.Context, e PublishParams) error
+	// Invoke makes child runs and returns how they ended, in order, once all
+	// have settled; until then its error unwinds the guest. At most limit of them
+	// are live at a time; 0 is MaxInvoke.
+	Invoke(ctx context.Context, runs []EnqueueParams, limit int) ([]InvokeResult, time.Time, error)
 }
 
 // Journal tells people what happens. It cannot fail the guest.

@@ -33,6 +33,8 @@ const (
 	MaxEnqueue = 1_000
 	// MaxEnqueueBytes bounds the argument of one enqueue call, in bytes.
 	MaxEnqueueBytes = 16 << 20
+	// MaxInvoke bounds the children of one run that are live at a time.
+	MaxInvoke = 256
 	// MaxProgressNote bounds a progress note, in bytes.
 	MaxProgressNote = 200
 	// MaxJSONDepth bounds the nesting of any JSON that crosses the boundary.

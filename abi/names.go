@@ -10,30 +10,31 @@ const ImportModule = "runner_v1"
 
 // Names of the functions a guest may import from ImportModule.
 const (
-	FuncAttempt    = "attempt"
-	FuncCompensate = "compensate"
-	FuncEnqueue    = "enqueue"
-	FuncFail       = "fail"
-	FuncFeatures   = "features"
-	FuncHTTPFetch  = "http_fetch"
-	FuncInput      = "input"
-	FuncInvoke     = "invoke"
-	FuncLog        = "log"
-	FuncMeta       = "meta"
-	FuncNow        = "now"
-	FuncOutput     = "output"
-	FuncProgress   = "progress"
-	FuncPublish    = "publish"
-	FuncRandom     = "random"
-	FuncResultLen  = "result_len"
-	FuncResultRead = "result_read"
-	FuncSecret     = "secret"
-	FuncSleep      = "sleep"
-	FuncSQL        = "sql"
-	FuncStepBegin  = "step_begin"
-	FuncStepEnd    = "step_end"
-	FuncStepFail   = "step_fail"
-	FuncWaitEvent  = "wait_event"
+	FuncAttempt      = "attempt"
+	FuncCompensate   = "compensate"
+	FuncEnqueue      = "enqueue"
+	FuncFail         = "fail"
+	FuncFeatures     = "features"
+	FuncHTTPFetch    = "http_fetch"
+	FuncInput        = "input"
+	FuncInvoke       = "invoke"
+	FuncInvokeResult = "invoke_result"
+	FuncLog          = "log"
+	FuncMeta         = "meta"
+	FuncNow          = "now"
+	FuncOutput       = "output"
+	FuncProgress     = "progress"
+	FuncPublish      = "publish"
+	FuncRandom       = "random"
+	FuncResultLen    = "result_len"
+	FuncResultRead   = "result_read"
+	FuncSecret       = "secret"
+	FuncSleep        = "sleep"
+	FuncSQL          = "sql"
+	FuncStepBegin    = "step_begin"
+	FuncStepEnd      = "step_end"
+	FuncStepFail     = "step_fail"
+	FuncWaitEvent    = "wait_event"
 )
 
 // Names of what a guest exports.
@@ -139,8 +140,10 @@ var Imports = []Func{
 	{FuncHTTPFetch, two, one, false},
 	// input() -> length: the run's input JSON as last result.
 	{FuncInput, none, one, false},
-	// invoke(p, n) -> length | CodeFailed: JSON EnqueueParams of a child run whose output is the last result.
-	{FuncInvoke, two, one, false},
+	// invoke(p, n, limit) -> count: JSON EnqueueParams of a child run, or an array of them; returns once all have settled, at most limit of which are live at a time (0: the host's limit).
+	{FuncInvoke, three, one, false},
+	// invoke_result(i) -> length | CodeFailed: the output of the i-th child of the latest invoke, from 0, is the last result; of one that failed, its JSON Failure.
+	{FuncInvokeResult, []ValType{I32}, one, false},
 	// log(level, p, n): a line for the operator.
 	{FuncLog, three, none, false},
 	// meta() -> length: JSON Meta as last result.
@@ -151,8 +154,8 @@ var Imports = []Func{
 	{FuncOutput, two, one, false},
 	// progress(permille, p, n): how far the run is, with a note; the latest wins.
 	{FuncProgress, three, none, false},
-	// publish(topic, n, p, n) -> 0: an event, committed as an enqueue is.
-	{FuncPublish, []ValType{I32, I32, I32, I32}, one, false},
+	// publish(topic, n, key, n, p, n) -> 0: an event with a JSON payload, committed as an enqueue is; the key may be empty.
+	{FuncPublish, []ValType{I32, I32, I32, I32, I32, I32}, one, false},
 	// random(p, n): the run's generator outside a step, real inside.
 	{FuncRandom, two, none, false},
 	// result_len() -> length of the last result.
@@ -171,8 +174,8 @@ var Imports = []Func{
 	{FuncStepEnd, two, one, false},
 	// step_fail(kind, p, n) -> 0 when the failure is final and recorded; otherwise the guest is unwound for a retry.
 	{FuncStepFail, three, one, false},
-	// wait_event(name, n, topic, n, ms) -> length of the payload | CodeTimeout; until then unwound.
-	{FuncWaitEvent, []ValType{I32, I32, I32, I32, I64}, one, false},
+	// wait_event(name, n, topic, n, key, n, ms) -> length of the payload | CodeTimeout; until then unwound. An empty key takes events of any.
+	{FuncWaitEvent, []ValType{I32, I32, I32, I32, I32, I32, I64}, one, false},
 }
 
 // Exports are the functions that a host calls in a guest. The memory named

@@ -39,6 +39,31 @@ type EnqueueParams struct {
 	DelayMS  int64           `json:"delay_ms,omitempty"` // from the store's now
 	RunAt    time.Time       `json:"run_at,omitzero"`    // excludes DelayMS
 	Priority *int            `json:"priority,omitempty"` // instead of the manifest's
+	// Abandon, of an invoked run only, lets it go on when the run that waits for
+	// it ends before it; it is cancelled otherwise.
+	Abandon bool `json:"abandon,omitempty"`
+}
+
+// WaitParams say which event a wait is for. An empty Key takes events of any.
+type WaitParams struct {
+	Name    string // of the wait
+	Topic   string
+	Key     string
+	Timeout time.Duration
+}
+
+// PublishParams are an event. Key says what it is about, as an order's number;
+// it may be empty.
+type PublishParams struct {
+	Topic   string
+	Key     string
+	Payload []byte // JSON
+}
+
+// InvokeResult is how a child run ended: Failure is nil if it is done.
+type InvokeResult struct {
+	Output  []byte
+	Failure *Failure
 }
 
 // EnqueueResult is the run that an EnqueueParams led to.

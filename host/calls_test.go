@@ -51,15 +51,15 @@ func (s *script) Sleep(_ context.Context, name string, _ time.Duration) (time.Ti
 	}
 	return epoch, nil
 }
-func (s *script) WaitEvent(context.Context, string, string, time.Duration) ([]byte, time.Time, error) {
+func (s *script) WaitEvent(context.Context, abi.WaitParams) ([]byte, time.Time, error) {
 	return []byte("null"), epoch, nil
 }
 func (s *script) Enqueue(_ context.Context, runs []abi.EnqueueParams) ([]abi.EnqueueResult, error) {
 	return make([]abi.EnqueueResult, len(runs)), nil
 }
-func (s *script) Publish(context.Context, string, []byte) error { return nil }
-func (s *script) Invoke(context.Context, abi.EnqueueParams) ([]byte, time.Time, error) {
-	return []byte("null"), epoch, nil
+func (s *script) Publish(context.Context, abi.PublishParams) error { return nil }
+func (s *script) Invoke(context.Context, []abi.EnqueueParams, int) ([]abi.InvokeResult, time.Time, error) {
+	return []abi.InvokeResult{{Output: []byte("null")}}, epoch, nil
 }
 func (s *script) Log(_ context.Context, _ abi.Level, line string) {
 	s.mu.Lock()

@@ -212,12 +212,15 @@ func optional(h *callsTest) {
 	}{
 		{"Compensate", abi.FeatureCompensate, func() error { return h.calls.Compensate(bg, "a") }},
 		{"Invoke", abi.FeatureInvoke, func() error {
-			_, _, err := h.calls.Invoke(bg, abi.EnqueueParams{Job: "child", Input: []byte("1")})
+			_, _, err := h.calls.Invoke(bg, []abi.EnqueueParams{{Job: "child", Input: []byte("1")}}, 1)
 			return err
 		}},
-		{"Publish", abi.FeaturePublish, func() error { return h.calls.Publish(bg, "t", []byte("1")) }},
+		{"Publish", abi.FeaturePublish, func() error { return h.calls.Publish(bg, abi.PublishParams{Topic: "t", Payload: []byte("1")}) }},
 		{"SQL", abi.FeatureSQL, func() error { _, err := h.calls.SQL(bg, []byte("{}")); return err }},
-		{"WaitEvent", abi.FeatureWaitEvent, func() error { _, _, err := h.calls.WaitEvent(bg, "w", "t", 1); return err }},
+		{"WaitEvent", abi.FeatureWaitEvent, func() error {
+			_, _, err := h.calls.WaitEvent(bg, abi.WaitParams{Name: "w", Topic: "t", Timeout: 1})
+			return err
+		}},
 	} {
 		if h.calls.Features()&o.bit != 0 {
 			continue

@@ -24,7 +24,7 @@ func (m *Memory) Settle(out abi.Outcome) (again bool) {
 		}
 		m.mu.Unlock()
 		if suspended.For == abi.FuncInvoke {
-			m.finishChild(suspended)
+			m.finishChildren()
 		}
 		return true
 	case out.Kind == abi.Stopped && errors.As(out.Err, &retry):

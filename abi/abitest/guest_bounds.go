@@ -60,7 +60,7 @@ var boundsCases = []guestCase{
 	violates("a name that is not UTF-8", "UTF-8", func(f *fixture, c *wasmasm.Code) { f.run(c, abi.FuncSleep, "a\xff", int64(1)) }),
 	violates("a name with a NUL", "control", func(f *fixture, c *wasmasm.Code) { f.run(c, abi.FuncStepBegin, "a\x00b", 0) }),
 	violates("a topic that is not UTF-8", "UTF-8", func(f *fixture, c *wasmasm.Code) {
-		f.run(c, abi.FuncWaitEvent, "a", "\xff", int64(1))
+		f.run(c, abi.FuncWaitEvent, "a", "\xff", "", int64(1))
 	}),
 	{
 		name: "a name of 255 bytes",

@@ -133,7 +133,7 @@ func checkRefused(t *testing.T, _ *Memory, out abi.Outcome) {
 func testStory(t *testing.T, g abi.Guest) {
 	m := NewMemory(Config{
 		MaxAttempts: 3,
-		Events:      []Event{{"paid", []byte("5"), 72*time.Hour + 10*time.Minute}},
+		Events:      []Event{{Topic: "paid", Payload: []byte("5"), After: 72*time.Hour + 10*time.Minute}},
 		Invoke: func(child abi.EnqueueParams) ([]byte, *abi.Failure) {
 			if child.Job == "broken" {
 				return nil, &abi.Failure{Code: "X_CHILD", Message: "broken"}

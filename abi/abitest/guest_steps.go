@@ -131,17 +131,17 @@ var timerCases = []guestCase{
 		body: func(f *fixture, c *wasmasm.Code) {
 			f.run(c, abi.FuncStepBegin, "s", 0)
 			f.tell(c, abi.FuncSleep, "a", int64(5))
-			f.tell(c, abi.FuncWaitEvent, "b", "t", int64(5))
-			f.tell(c, abi.FuncInvoke, `{"job":"child"}`)
+			f.tell(c, abi.FuncWaitEvent, "b", "t", "", int64(5))
+			f.tell(c, abi.FuncInvoke, `{"job":"child"}`, 0)
 			f.run(c, abi.FuncStepEnd, "null")
 			f.done(c)
 		},
 		want: want{kind: abi.Done, lines: []string{"-6", "-6", "-6"}},
 	}, {
 		name:   "an event's payload is the last result",
-		config: Config{Events: []Event{{"paid", []byte(`{"n":1}`), 0}}},
+		config: Config{Events: []Event{{Topic: "paid", Payload: []byte(`{"n":1}`), After: 0}}},
 		body: func(f *fixture, c *wasmasm.Code) {
-			f.tell(c, abi.FuncWaitEvent, "w", "paid", int64(1000))
+			f.tell(c, abi.FuncWaitEvent, "w", "paid", "", int64(1000))
 			f.tellResult(c)
 			f.done(c)
 		},
@@ -151,7 +151,7 @@ var timerCases = []guestCase{
 		name: "no event in no time is a timeout",
 		body: func(f *fixture, c *wasmasm.Code) {
 			f.run(c, abi.FuncInput)
-			f.tell(c, abi.FuncWaitEvent, "w", "paid", int64(0))
+			f.tell(c, abi.FuncWaitEvent, "w", "paid", "", int64(0))
 			f.tell(c, abi.FuncResultLen)
 			f.done(c)
 		},
@@ -159,10 +159,29 @@ var timerCases = []guestCase{
 	}, {
 		name: "a wait unwinds the guest",
 		body: func(f *fixture, c *wasmasm.Code) {
-			f.run(c, abi.FuncWaitEvent, "w", "paid", int64(1000))
+			f.run(c, abi.FuncWaitEvent, "w", "paid", "", int64(1000))
 			f.done(c)
 		},
 		want: want{kind: abi.Stopped},
+	}, {
+		name:   "a wait takes events of its key only",
+		config: Config{Events: []Event{{Topic: "paid", Payload: []byte(`1`), Key: "a"}, {Topic: "paid", Payload: []byte(`2`), Key: "b"}}},
+		body: func(f *fixture, c *wasmasm.Code) {
+			f.run(c, abi.FuncWaitEvent, "w", "paid", "b", int64(1000))
+			f.tellResult(c)
+			f.done(c)
+		},
+		want:  want{kind: abi.Done, lines: []string{"2"}},
+		check: transcript(`wait_event "w" "paid" "b" 1s`),
+	}, {
+		name: "a key that is none is refused",
+		body: func(f *fixture, c *wasmasm.Code) {
+			f.tell(c, abi.FuncWaitEvent, "w", "paid", "\n", int64(1000))
+			f.tell(c, abi.FuncPublish, "paid", "\x7f", "1")
+			f.done(c)
+		},
+		want:  want{kind: abi.Done, lines: []string{"-8", "-8"}},
+		check: transcript(),
 	},
 }
 
@@ -216,17 +235,27 @@ var emitterCases = []guestCase{
 	}, {
 		name: "publish passes topic and payload",
 		body: func(f *fixture, c *wasmasm.Code) {
-			f.tell(c, abi.FuncPublish, "topic", `{"n":1}`)
+			f.tell(c, abi.FuncPublish, "topic", "", `{"n":1}`)
 			f.done(c)
 		},
 		want:  want{kind: abi.Done, lines: []string{"0"}},
 		check: transcript(`publish "topic" {"n":1}`),
 	},
-	violates("a payload that is no JSON", "JSON", func(f *fixture, c *wasmasm.Code) { f.run(c, abi.FuncPublish, "topic", "{") }),
+	{
+		name: "publish passes a key",
+		body: func(f *fixture, c *wasmasm.Code) {
+			f.tell(c, abi.FuncPublish, "topic", "größe", `1`)
+			f.done(c)
+		},
+		want:  want{kind: abi.Done, lines: []string{"0"}},
+		check: transcript(`publish "topic" "größe" 1`),
+	},
+	violates("a result of no child", abi.FuncInvokeResult, func(f *fixture, c *wasmasm.Code) { f.run(c, abi.FuncInvokeResult, 0) }),
+	violates("a payload that is no JSON", "JSON", func(f *fixture, c *wasmasm.Code) { f.run(c, abi.FuncPublish, "topic", "", "{") }),
 	{
 		name: "invoke unwinds the guest until the child is done",
 		body: func(f *fixture, c *wasmasm.Code) {
-			f.run(c, abi.FuncInvoke, `{"job":"child","input":1}`)
+			f.run(c, abi.FuncInvoke, `{"job":"child","input":1}`, 0)
 			f.done(c)
 		},
 		want:  want{kind: abi.Stopped},

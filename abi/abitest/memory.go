@@ -32,6 +32,7 @@ type Event struct {
 	Topic   string
 	Payload []byte // JSON
 	After   time.Duration
+	Key     string
 }
 
 // Status is where a Record stands.
@@ -59,12 +60,16 @@ type Record struct {
 	Wake    time.Time     // of a sleep or wait
 	Wait    time.Duration // what a sleep or wait asked for
 	Topic   string        // of a wait
+	Key     string        // of a wait
 	Child   abi.EnqueueParams
+
+	next int // of a wait: the first event that counts
 }
 
 // Sent is something that a guest sent and that has been committed.
 type Sent struct {
 	Topic   string            // of an event
+	Key     string            // of an event
 	Payload []byte            // of an event
 	Run     abi.EnqueueParams // of a run
 	ID      string            // of a run
@@ -130,6 +135,7 @@ type Memory struct {
 	open    *Record         // the step whose body runs
 	staged  []Sent          // what the open step sent
 	sends   map[string]int  // ordinals of sends outside steps
+	places  map[place]int   // where the next wait for a topic and key begins
 	lost    bool            // the attempt was unwound: no call may follow
 }
 

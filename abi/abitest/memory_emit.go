@@ -41,8 +41,24 @@ func (m *Memory) send(fn, what string, produce func() (output []byte, sent []Sen
 	}
 	output, sent := produce()
 	r.Status, r.Output, r.At = Completed, output, m.clock
-	m.sent = append(m.sent, sent...)
+	m.commit(sent)
 	return nil, output, nil
+}
+
+// commit makes what was sent seen. Events count for the run's own waits too.
+func (m *Memory) commit(sent []Sent) {
+	m.sent = append(m.sent, sent...)
+	for _, s := range sent {
+		if s.Topic == "" {
+			continue
+		}
+		now := m.clock.Sub(m.cfg.Start)
+		at := slices.IndexFunc(m.events, func(e Event) bool { return e.After > now })
+		if at < 0 {
+			at = len(m.events)
+		}
+		m.events = slices.Insert(m.events, at, Event{Topic: s.Topic, Key: s.Key, Payload: s.Payload, After: now})
+	}
 }
 
 // Enqueue implements abi.Emitter.
@@ -99,31 +115,39 @@ func (m *Memory) live(p abi.EnqueueParams, more []Sent) string {
 }
 
 // Publish implements abi.Emitter.
-func (m *Memory) Publish(ctx context.Context, topic string, payload []byte) error {
+func (m *Memory) Publish(ctx context.Context, p abi.PublishParams) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.said("%s %q %s", abi.FuncPublish, topic, payload)
+	m.said("%s %q%s %s", abi.FuncPublish, p.Topic, saidKey(p.Key), p.Payload)
 	if err := m.unsupported(abi.FeaturePublish); err != nil {
 		return err
 	}
 	if err := m.enter(ctx, abi.FuncPublish); err != nil {
 		return err
 	}
-	if err := wire.JSON(abi.FuncPublish, "the payload", payload, abi.MaxInput); err != nil {
+	if err := wire.JSON(abi.FuncPublish, "the payload", p.Payload, abi.MaxInput); err != nil {
 		return m.answer(err)
 	}
-	_, _, err := m.send(abi.FuncPublish, topic, func() ([]byte, []Sent) {
-		return nil, []Sent{{Topic: topic, Payload: bytes.Clone(payload)}}
+	_, _, err := m.send(abi.FuncPublish, p.Topic, func() ([]byte, []Sent) {
+		return nil, []Sent{{Topic: p.Topic, Key: p.Key, Payload: bytes.Clone(p.Payload)}}
 	})
 	return err
 }
 
-// Invoke implements abi.Emitter. The child runs while its parent is suspended,
+// saidKey is a key in the transcript; an empty one is left out.
+func saidKey(key string) string {
+	if key == "" {
+		return ""
+	}
+	return " " + strconv.Quote(key)
+}
+
+// Invoke implements abi.Emitter. Children run while their parent is suspended,
 // in no time.
-func (m *Memory) Invoke(ctx context.Context, p abi.EnqueueParams) ([]byte, time.Time, error) {
+func (m *Memory) Invoke(ctx context.Context, runs []abi.EnqueueParams, limit int) ([]abi.InvokeResult, time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.said("%s %s", abi.FuncInvoke, wire.AppendEnqueue(nil, p))
+	m.said("%s %s", abi.FuncInvoke, wire.AppendEnqueue(nil, runs...))
 	if err := m.unsupported(abi.FeatureInvoke); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -133,49 +157,70 @@ func (m *Memory) Invoke(ctx context.Context, p abi.EnqueueParams) ([]byte, time.
 	if m.open != nil {
 		return nil, time.Time{}, outsideOnly(abi.FuncInvoke)
 	}
-	if err := m.known(p); err != nil {
-		return nil, time.Time{}, err
+	for _, p := range runs {
+		if err := m.known(p); err != nil {
+			return nil, time.Time{}, err
+		}
 	}
-	key := abi.FuncInvoke + ":" + p.Job
-	m.sends[key]++
-	name := key + ":" + strconv.Itoa(m.sends[key])
-	r, err := m.reach(abi.FuncInvoke, name)
-	if err != nil {
-		return nil, time.Time{}, err
+	results := make([]abi.InvokeResult, len(runs))
+	var last time.Time
+	live, first := 0, ""
+	for i, p := range runs {
+		if live == limit {
+			break
+		}
+		key := abi.FuncInvoke + ":" + p.Job
+		m.sends[key]++
+		r, err := m.reach(abi.FuncInvoke, key+":"+strconv.Itoa(m.sends[key]))
+		if err != nil {
+			return nil, time.Time{}, err
+		}
+		switch r.Status {
+		case Completed:
+			results[i].Output = r.Output
+		case Failed:
+			f := r.Failure
+			results[i].Failure = &f
+		case "":
+			m.nextID++
+			p.Input = bytes.Clone(p.Input)
+			r.Status, r.Child, r.Wake = Waiting, p, m.clock
+			m.commit([]Sent{{Run: p, ID: "child-" + strconv.Itoa(m.nextID)}})
+		}
+		if r.Status == Waiting {
+			if live++; first == "" {
+				first = r.Name
+			}
+		} else if r.At.After(last) {
+			last = r.At
+		}
 	}
-	switch r.Status {
-	case Completed:
-		return r.Output, r.At, nil
-	case Failed:
-		return nil, r.At, &abi.Refusal{Code: abi.CodeFailed, Failure: r.Failure}
+	if live > 0 {
+		return nil, time.Time{}, m.lose(&Suspended{Name: first, For: abi.FuncInvoke, Wake: m.clock})
 	}
-	if r.Status == "" {
-		m.nextID++
-		p.Input = bytes.Clone(p.Input)
-		r.Status, r.Child, r.Wake = Waiting, p, m.clock
-		m.sent = append(m.sent, Sent{Run: p, ID: "child-" + strconv.Itoa(m.nextID)})
-	}
-	return nil, time.Time{}, m.lose(&Suspended{Name: name, For: abi.FuncInvoke, Wake: r.Wake})
+	return results, last, nil
 }
 
-// finishChild settles the child that s waits for. It runs user code, so the
-// lock is not held.
-func (m *Memory) finishChild(s *Suspended) {
+// finishChildren settles the children that are live. It runs user code, so the
+// lock is not held meanwhile.
+func (m *Memory) finishChildren() {
 	m.mu.Lock()
-	var r *Record
-	var child abi.EnqueueParams
+	var live []*Record
 	for _, c := range m.records {
-		if c.Name == s.Name && c.Status == Waiting {
-			r, child = c, c.Child
+		if c.Kind == abi.FuncInvoke && c.Status == Waiting {
+			live = append(live, c)
 		}
 	}
 	m.mu.Unlock()
-	if r == nil {
-		return
+	for _, r := range live {
+		m.finishChild(r)
 	}
+}
+
+func (m *Memory) finishChild(r *Record) {
 	output, failure := []byte("null"), (*abi.Failure)(nil)
 	if m.cfg.Invoke != nil {
-		output, failure = m.cfg.Invoke(child)
+		output, failure = m.cfg.Invoke(r.Child)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

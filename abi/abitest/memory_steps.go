@@ -121,7 +121,7 @@ func (m *Memory) StepEnd(ctx context.Context, output []byte) (time.Time, error) 
 	}
 	r := m.open
 	r.Status, r.Output, r.At = Completed, bytes.Clone(output), m.clock
-	m.sent = append(m.sent, m.staged...)
+	m.commit(m.staged)
 	m.open, m.staged = nil, nil
 	return r.At, nil
 }

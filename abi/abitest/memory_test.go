@@ -98,12 +98,12 @@ func TestReplayThatAsksForOtherStepsIsReported(t *testing.T) {
 }
 
 func TestEventsArriveInTheirOrderAndOnce(t *testing.T) {
-	m := NewMemory(Config{Events: []Event{{"paid", []byte("1"), 0}, {"paid", []byte("2"), time.Minute}}})
+	m := NewMemory(Config{Events: []Event{{Topic: "paid", Payload: []byte("1"), After: 0}, {Topic: "paid", Payload: []byte("2"), After: time.Minute}}})
 	var got []string
 	out := Drive(context.Background(), guestFunc(func(ctx context.Context, _ abi.Attempt, calls abi.Calls) abi.Outcome {
 		got = nil
 		for _, name := range []string{"w1", "w2", "w3"} {
-			b, _, err := calls.WaitEvent(ctx, name, "paid", time.Hour)
+			b, _, err := calls.WaitEvent(ctx, abi.WaitParams{Name: name, Topic: "paid", Timeout: time.Hour})
 			var r *abi.Refusal
 			if errors.As(err, &r) {
 				got = append(got, "timeout")

@@ -47,11 +47,14 @@ func (m *Memory) Sleep(ctx context.Context, name string, d time.Duration) (time.
 	return r.At, nil
 }
 
+// place is a topic and key that a run waits for.
+type place struct{ topic, key string }
+
 // WaitEvent implements abi.Timers.
-func (m *Memory) WaitEvent(ctx context.Context, name, topic string, timeout time.Duration) ([]byte, time.Time, error) {
+func (m *Memory) WaitEvent(ctx context.Context, p abi.WaitParams) ([]byte, time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.said("%s %q %q %v", abi.FuncWaitEvent, name, topic, timeout)
+	m.said("%s %q %q%s %v", abi.FuncWaitEvent, p.Name, p.Topic, saidKey(p.Key), p.Timeout)
 	if err := m.unsupported(abi.FeatureWaitEvent); err != nil {
 		return nil, time.Time{}, err
 	}
@@ -61,13 +64,18 @@ func (m *Memory) WaitEvent(ctx context.Context, name, topic string, timeout time
 	if m.open != nil {
 		return nil, time.Time{}, outsideOnly(abi.FuncWaitEvent)
 	}
-	r, err := m.reach(abi.FuncWaitEvent, name)
+	r, err := m.reach(abi.FuncWaitEvent, p.Name)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	if r.Status == "" {
-		// An event of the same instant counts: the wait was asked for first.
-		r.Status, r.Topic, r.Wait, r.Wake, r.At = Waiting, topic, timeout, m.clock.Add(timeout), m.clock
+		r.Status, r.Topic, r.Key, r.Wait, r.Wake, r.At = Waiting, p.Topic, p.Key, p.Timeout, m.clock.Add(p.Timeout), m.clock
+		next, again := m.places[place{p.Topic, p.Key}]
+		if !again {
+			// An event of the same instant counts: the wait was asked for first.
+			next = m.firstEvent(func(at time.Time) bool { return !at.Before(m.clock) })
+		}
+		r.next = next
 	}
 	if r.Status == Waiting {
 		m.match(r)
@@ -78,42 +86,62 @@ func (m *Memory) WaitEvent(ctx context.Context, name, topic string, timeout time
 	case Failed:
 		return nil, r.At, &abi.Refusal{Code: abi.CodeTimeout}
 	}
-	return nil, time.Time{}, m.lose(&Suspended{Name: name, For: abi.FuncWaitEvent, Wake: r.Wake})
+	return nil, time.Time{}, m.lose(&Suspended{Name: p.Name, For: abi.FuncWaitEvent, Wake: r.Wake})
 }
 
-// match ends a wait whose event has come or whose time is over. An event is
-// given to one wait only.
-func (m *Memory) match(r *Record) {
+// firstEvent is the index of the first event whose instant is wanted.
+func (m *Memory) firstEvent(wanted func(time.Time) bool) int {
 	for i, e := range m.events {
-		at := m.cfg.Start.Add(e.After)
-		if e.Topic != r.Topic || at.Before(r.At) || at.After(m.clock) || at.After(r.Wake) {
-			continue
+		if wanted(m.cfg.Start.Add(e.After)) {
+			return i
 		}
-		r.Status, r.Output, r.At = Completed, e.Payload, at
-		m.events = append(m.events[:i:i], m.events[i+1:]...)
+	}
+	return len(m.events)
+}
+
+// next is the first event that the wait may take, and when it is published.
+func (m *Memory) next(r *Record) (i int, at time.Time, ok bool) {
+	for i := r.next; i < len(m.events); i++ {
+		e := m.events[i]
+		at := m.cfg.Start.Add(e.After)
+		if e.Topic == r.Topic && (r.Key == "" || e.Key == r.Key) && !at.After(r.Wake) {
+			return i, at, true
+		}
+	}
+	return 0, time.Time{}, false
+}
+
+// match ends a wait whose event has come or whose time is over.
+func (m *Memory) match(r *Record) {
+	if m.places == nil {
+		m.places = make(map[place]int)
+	}
+	if i, at, ok := m.next(r); ok && !at.After(m.clock) {
+		r.Status, r.Output, r.At = Completed, m.events[i].Payload, at
+		if at.Before(r.Wake.Add(-r.Wait)) {
+			r.At = r.Wake.Add(-r.Wait) // it had come before the wait began
+		}
+		m.places[place{r.Topic, r.Key}] = i + 1
 		return
 	}
 	if !m.clock.Before(r.Wake) {
 		r.Status, r.At = Failed, r.Wake
+		m.places[place{r.Topic, r.Key}] = m.firstEvent(func(at time.Time) bool { return at.After(r.Wake) })
 	}
 }
 
 // due is when the run that waits for s can go on: at its wake, or earlier if an
 // event comes.
 func (m *Memory) due(s *Suspended) time.Time {
-	at := s.Wake
 	if s.For != abi.FuncWaitEvent {
-		return at
+		return s.Wake
 	}
 	for _, r := range m.records {
-		if r.Name != s.Name {
-			continue
-		}
-		for _, e := range m.events {
-			if t := m.cfg.Start.Add(e.After); e.Topic == r.Topic && !t.Before(r.At) && t.Before(at) {
-				at = t
+		if r.Name == s.Name {
+			if _, at, ok := m.next(r); ok && at.Before(s.Wake) {
+				return at
 			}
 		}
 	}
-	return at
+	return s.Wake
 }

@@ -1,7 +1,6 @@
 package guest
 
 import (
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -93,36 +92,4 @@ func (r Run) params() (abi.EnqueueParams, error) {
 		o(&p)
 	}
 	return p, nil
-}
-
-// Publish sends an event to whoever waits on topic. It commits as an Enqueue
-// does.
-func (c *Ctx) Publish(topic string, payload any) error {
-	b, err := encode("the payload for "+topic, payload)
-	if err != nil {
-		return err
-	}
-	if n := c.h.Publish(topic, b); n < 0 {
-		return c.refused(abi.FuncPublish, n)
-	}
-	return nil
-}
-
-// Invoke makes a run of another job, waits for its end as Sleep sleeps, and
-// returns its output. A child that failed for good is ErrFailed, with the
-// child's code.
-func Invoke[T any](c *Ctx, job string, input any, opts ...EnqueueOption) (T, error) {
-	var v T
-	p, err := Run{job, input, opts}.params()
-	if err != nil {
-		return v, err
-	}
-	n := c.h.Invoke(wire.AppendEnqueue(nil, p))
-	if n < 0 {
-		return v, c.refused(abi.FuncInvoke, n)
-	}
-	if err := json.Unmarshal(c.result(n), &v); err != nil {
-		return v, Terminal(fmt.Errorf("the output of job %q has another shape: %w", job, err))
-	}
-	return v, nil
 }

@@ -49,7 +49,10 @@ func hostHTTPFetch(p unsafe.Pointer, n uint32) int32
 func hostInput() int32
 
 //go:wasmimport runner_v1 invoke
-func hostInvoke(p unsafe.Pointer, n uint32) int32
+func hostInvoke(p unsafe.Pointer, n uint32, limit int32) int32
+
+//go:wasmimport runner_v1 invoke_result
+func hostInvokeResult(i int32) int32
 
 //go:wasmimport runner_v1 log
 func hostLog(level uint32, p unsafe.Pointer, n uint32)
@@ -67,7 +70,7 @@ func hostOutput(p unsafe.Pointer, n uint32) int32
 func hostProgress(permille int32, p unsafe.Pointer, n uint32)
 
 //go:wasmimport runner_v1 publish
-func hostPublish(topic unsafe.Pointer, tn uint32, p unsafe.Pointer, n uint32) int32
+func hostPublish(topic unsafe.Pointer, tn uint32, key unsafe.Pointer, kn uint32, p unsafe.Pointer, n uint32) int32
 
 //go:wasmimport runner_v1 random
 func hostRandom(p unsafe.Pointer, n uint32)
@@ -94,7 +97,7 @@ func hostStepEnd(p unsafe.Pointer, n uint32) int32
 func hostStepFail(kind uint32, p unsafe.Pointer, n uint32) int32
 
 //go:wasmimport runner_v1 wait_event
-func hostWaitEvent(name unsafe.Pointer, nn uint32, topic unsafe.Pointer, tn uint32, ms int64) int32
+func hostWaitEvent(name unsafe.Pointer, nn uint32, topic unsafe.Pointer, tn uint32, key unsafe.Pointer, kn uint32, ms int64) int32
 
 func (host) Attempt() int32 { return hostAttempt() }
 
@@ -117,10 +120,12 @@ func (host) HTTPFetch(b []byte) int32 {
 
 func (host) Input() int32 { return hostInput() }
 
-func (host) Invoke(b []byte) int32 {
+func (host) Invoke(b []byte, limit int32) int32 {
 	p, n := bp(b)
-	return hostInvoke(p, n)
+	return hostInvoke(p, n, limit)
 }
+
+func (host) InvokeResult(i int32) int32 { return hostInvokeResult(i) }
 
 func (host) Log(level uint32, line string) {
 	p, n := sp(line)
@@ -141,10 +146,11 @@ func (host) Progress(permille int32, note string) {
 	hostProgress(permille, p, n)
 }
 
-func (host) Publish(topic string, b []byte) int32 {
+func (host) Publish(topic, key string, b []byte) int32 {
 	tp, tn := sp(topic)
+	kp, kn := sp(key)
 	p, n := bp(b)
-	return hostPublish(tp, tn, p, n)
+	return hostPublish(tp, tn, kp, kn, p, n)
 }
 
 func (host) Random(b []byte) {
@@ -184,8 +190,9 @@ func (host) StepFail(kind uint32, b []byte) int32 {
 	return hostStepFail(kind, p, n)
 }
 
-func (host) WaitEvent(name, topic string, ms int64) int32 {
+func (host) WaitEvent(name, topic, key string, ms int64) int32 {
 	np, nn := sp(name)
 	tp, tn := sp(topic)
-	return hostWaitEvent(np, nn, tp, tn, ms)
+	kp, kn := sp(key)
+	return hostWaitEvent(np, nn, tp, tn, kp, kn, ms)
 }

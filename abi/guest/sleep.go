@@ -1,8 +1,6 @@
 package guest
 
 import (
-	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -31,19 +29,4 @@ func (c *Ctx) SleepUntil(name string, t time.Time) error {
 		c.Sleep(name, left)
 	}
 	return err
-}
-
-// WaitEvent returns the payload of the first event on topic since the run first
-// got here, or ErrTimeout once timeout has passed without one. It waits as
-// Sleep sleeps. No two waits of a run get the same event.
-func WaitEvent[T any](c *Ctx, name, topic string, timeout time.Duration) (T, error) {
-	var v T
-	n := c.h.WaitEvent(c.unique(name), topic, wire.Millis(timeout))
-	if n < 0 {
-		return v, c.refused(abi.FuncWaitEvent, n)
-	}
-	if err := json.Unmarshal(c.result(n), &v); err != nil {
-		return v, Terminal(fmt.Errorf("the event that %q waited for has another shape: %w", name, err))
-	}
-	return v, nil
 }

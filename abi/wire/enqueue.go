@@ -18,6 +18,7 @@ type enqueueJSON struct {
 	DelayMS  *int64          `json:"delay_ms"`
 	RunAt    *time.Time      `json:"run_at"`
 	Priority *int            `json:"priority"`
+	Abandon  bool            `json:"abandon"`
 }
 
 // DecodeEnqueue is the argument of enqueue: one EnqueueParams or an array of at
@@ -30,7 +31,27 @@ type enqueueJSON struct {
 // delay_ms together with run_at one with CodeInvalid. Nothing is accepted
 // unless all of it is.
 func DecodeEnqueue(b []byte) ([]abi.EnqueueParams, error) {
-	if err := JSON(abi.FuncEnqueue, "the request", b, abi.MaxEnqueueBytes); err != nil {
+	runs, err := decodeRuns(abi.FuncEnqueue, b)
+	for i := range runs {
+		if runs[i].Abandon {
+			return nil, invalid("leave it out: a run that nobody waits for goes on anyway", "entry %d of the request: abandon is for invoke", i)
+		}
+	}
+	return runs, err
+}
+
+// DecodeInvoke is the first argument of invoke, refused as DecodeEnqueue does;
+// there an entry may say abandon. An empty array is refused.
+func DecodeInvoke(b []byte) ([]abi.EnqueueParams, error) {
+	runs, err := decodeRuns(abi.FuncInvoke, b)
+	if err == nil && len(runs) == 0 {
+		return nil, invalid("invoke at least one run", "the request names no run")
+	}
+	return runs, err
+}
+
+func decodeRuns(fn string, b []byte) ([]abi.EnqueueParams, error) {
+	if err := JSON(fn, "the request", b, abi.MaxEnqueueBytes); err != nil {
 		return nil, err
 	}
 	b = bytes.TrimLeft(b, " \t\r\n")
@@ -46,7 +67,7 @@ func DecodeEnqueue(b []byte) ([]abi.EnqueueParams, error) {
 		return nil, badShape("the request", err)
 	}
 	if len(entries) > abi.MaxEnqueue {
-		return nil, limit(fmt.Sprintf("enqueue them in calls of at most %d", abi.MaxEnqueue),
+		return nil, limit(fmt.Sprintf("send them in calls of at most %d", abi.MaxEnqueue),
 			"%d runs in one call, more than the %d allowed", len(entries), abi.MaxEnqueue)
 	}
 	runs := make([]abi.EnqueueParams, len(entries))
@@ -57,15 +78,6 @@ func DecodeEnqueue(b []byte) ([]abi.EnqueueParams, error) {
 		}
 	}
 	return runs, nil
-}
-
-// DecodeInvoke is the argument of invoke: one EnqueueParams, refused as
-// DecodeEnqueue does.
-func DecodeInvoke(b []byte) (abi.EnqueueParams, error) {
-	if err := JSON(abi.FuncInvoke, "the request", b, abi.MaxEnqueueBytes); err != nil {
-		return abi.EnqueueParams{}, err
-	}
-	return decodeRun("the request", b)
 }
 
 func decodeRun(what string, b []byte) (abi.EnqueueParams, error) {
@@ -80,7 +92,7 @@ func decodeRun(what string, b []byte) (abi.EnqueueParams, error) {
 		return abi.EnqueueParams{}, limit("store the data elsewhere and pass a reference to it",
 			"%s: the input for job %q has %d bytes, more than the %d allowed", what, j.Job, len(j.Input), abi.MaxInput)
 	}
-	run := abi.EnqueueParams{Job: j.Job, Input: j.Input, Key: j.Key, Tenant: j.Tenant, Priority: j.Priority}
+	run := abi.EnqueueParams{Job: j.Job, Input: j.Input, Key: j.Key, Tenant: j.Tenant, Priority: j.Priority, Abandon: j.Abandon}
 	if run.Input == nil {
 		run.Input = json.RawMessage("null")
 	}
@@ -137,6 +149,9 @@ func appendRun(dst []byte, r *abi.EnqueueParams) []byte {
 	}
 	if r.Priority != nil {
 		dst = strconv.AppendInt(append(dst, `,"priority":`...), int64(*r.Priority), 10)
+	}
+	if r.Abandon {
+		dst = append(dst, `,"abandon":true`...)
 	}
 	return append(dst, '}')
 }

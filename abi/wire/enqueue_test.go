@@ -79,13 +79,25 @@ func TestEnqueueRefusesAllOfARequestOrNothing(t *testing.T) {
 	}
 }
 
-func TestInvokeTakesOneRun(t *testing.T) {
-	p, err := DecodeInvoke([]byte(` {"job":"child","input":{"a":1}}`))
-	if err != nil || p.Job != "child" || string(p.Input) != `{"a":1}` {
-		t.Errorf("%+v, %v", p, err)
+func TestInvokeTakesOneRunOrSeveral(t *testing.T) {
+	ps, err := DecodeInvoke([]byte(` {"job":"child","input":{"a":1}}`))
+	if err != nil || len(ps) != 1 || ps[0].Job != "child" || string(ps[0].Input) != `{"a":1}` {
+		t.Errorf("%+v, %v", ps, err)
 	}
-	if _, err := DecodeInvoke([]byte(`[{"job":"child"}]`)); refusalCode(err) != abi.CodeInvalid {
-		t.Errorf("array: %v", err)
+	ps, err = DecodeInvoke([]byte(`[{"job":"child"},{"job":"child","abandon":true}]`))
+	if err != nil || len(ps) != 2 || ps[0].Abandon || !ps[1].Abandon {
+		t.Errorf("%+v, %v", ps, err)
+	}
+	if again, err := DecodeInvoke(AppendEnqueue(nil, ps...)); err != nil || !cmp.Equal(ps, again) {
+		t.Errorf("%+v, %v", again, err)
+	}
+	for _, s := range []string{`[]`, `[{"job":"child","limit":1}]`, `{"job":"child","abandon":"yes"}`} {
+		if _, err := DecodeInvoke([]byte(s)); refusalCode(err) != abi.CodeInvalid {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+	if _, err := DecodeEnqueue([]byte(`{"job":"child","abandon":true}`)); refusalCode(err) != abi.CodeInvalid {
+		t.Errorf("an enqueue that abandons: %v", err)
 	}
 	if _, err := DecodeInvoke([]byte(`{`)); !isViolation(err) {
 		t.Errorf("broken: %v", err)

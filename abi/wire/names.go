@@ -21,6 +21,19 @@ func Name(fn string, b []byte) (string, error) {
 	return s, nil
 }
 
+// Key is the argument b of fn as the key of an event: as a name, but it may be
+// empty. Keys are made from data, so any other is a Refusal with CodeInvalid.
+func Key(fn string, b []byte) (string, error) {
+	if len(b) == 0 {
+		return "", nil
+	}
+	s := string(b[:min(len(b), abi.MaxName+1)])
+	if detail := badName(s); detail != "" {
+		return "", invalid("use a key of at most 255 bytes without control characters", "%s: the key %s", fn, detail)
+	}
+	return s, nil
+}
+
 // badName is what is wrong with a name, or "".
 func badName(s string) string {
 	switch {

@@ -56,10 +56,10 @@ func (a *Attempt) Enqueue(ctx context.Context, runs []abi.EnqueueParams) ([]abi.
 }
 
 // Publish is not served yet.
-func (a *Attempt) Publish(context.Context, string, []byte) error { return unsupported() }
+func (a *Attempt) Publish(context.Context, abi.PublishParams) error { return unsupported() }
 
 // Invoke is not served yet.
-func (a *Attempt) Invoke(context.Context, abi.EnqueueParams) ([]byte, time.Time, error) {
+func (a *Attempt) Invoke(context.Context, []abi.EnqueueParams, int) ([]abi.InvokeResult, time.Time, error) {
 	return nil, time.Time{}, unsupported()
 }
 

@@ -47,7 +47,7 @@ func (a *Attempt) Sleep(ctx context.Context, name string, d time.Duration) (time
 }
 
 // WaitEvent is not served yet.
-func (a *Attempt) WaitEvent(context.Context, string, string, time.Duration) ([]byte, time.Time, error) {
+func (a *Attempt) WaitEvent(context.Context, abi.WaitParams) ([]byte, time.Time, error) {
 	return nil, time.Time{}, unsupported()
 }
 

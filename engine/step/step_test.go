@@ -211,11 +211,11 @@ func TestWhatIsNotServedYetIsRefused(t *testing.T) {
 	if a.Features() != 0 {
 		t.Errorf("features %b are announced", a.Features())
 	}
-	_, _, err := a.WaitEvent(a.ctx, "w", "t", time.Hour)
+	_, _, err := a.WaitEvent(a.ctx, abi.WaitParams{Name: "w", Topic: "t", Timeout: time.Hour})
 	a.refusal(err, abi.CodeUnsupported)
-	_, _, err = a.Invoke(a.ctx, abi.EnqueueParams{})
+	_, _, err = a.Invoke(a.ctx, []abi.EnqueueParams{{}}, 1)
 	a.refusal(err, abi.CodeUnsupported)
-	a.refusal(a.Publish(a.ctx, "t", nil), abi.CodeUnsupported)
+	a.refusal(a.Publish(a.ctx, abi.PublishParams{Topic: "t"}), abi.CodeUnsupported)
 	a.refusal(a.Compensate(a.ctx, "s"), abi.CodeUnsupported)
 	_, err = a.SQL(a.ctx, nil)
 	a.refusal(err, abi.CodeUnsupported)

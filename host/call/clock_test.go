@@ -13,7 +13,7 @@ func TestOutsideStepsTheClockIsTheRuns(t *testing.T) {
 	at := epoch.Add(3 * time.Hour)
 	g := begin(t, &fakeCalls{
 		sleep: func(string, time.Duration) (time.Time, error) { return at, nil },
-		wait: func(string, string, time.Duration) ([]byte, time.Time, error) {
+		wait: func(abi.WaitParams) ([]byte, time.Time, error) {
 			return nil, at.Add(time.Hour), &abi.Refusal{Code: abi.CodeTimeout}
 		},
 	}, nil)
@@ -28,7 +28,7 @@ func TestOutsideStepsTheClockIsTheRuns(t *testing.T) {
 	if got := g.call(abi.FuncNow); got != at.UnixNano()+1000 {
 		t.Errorf("after the sleep the clock is %v, want %v", time.Unix(0, got).UTC(), at)
 	}
-	g.want(code(abi.CodeTimeout), abi.FuncWaitEvent, "ev", "topic", 10)
+	g.want(code(abi.CodeTimeout), abi.FuncWaitEvent, "ev", "topic", "", 10)
 	if got := g.call(abi.FuncNow); got != at.Add(time.Hour).UnixNano()+1000 {
 		t.Errorf("after the timeout the clock is %v", time.Unix(0, got).UTC())
 	}

@@ -224,10 +224,10 @@ type fakeCalls struct {
 	end       func(output string) (time.Time, error)
 	failStep  func(f abi.Failure) (time.Time, error)
 	sleep     func(name string, d time.Duration) (time.Time, error)
-	wait      func(name, topic string, d time.Duration) ([]byte, time.Time, error)
+	wait      func(p abi.WaitParams) ([]byte, time.Time, error)
 	enqueue   func(runs []abi.EnqueueParams) ([]abi.EnqueueResult, error)
-	publish   func(topic, payload string) error
-	invoke    func(run abi.EnqueueParams) ([]byte, time.Time, error)
+	publish   func(e abi.PublishParams) error
+	invoke    func(runs []abi.EnqueueParams, limit int) ([]abi.InvokeResult, time.Time, error)
 	undo      func(name string) error
 	sql       func(request string) ([]byte, error)
 	lines     []string // level and text
@@ -254,17 +254,17 @@ func (f *fakeCalls) StepFail(_ context.Context, x abi.Failure) (time.Time, error
 func (f *fakeCalls) Sleep(_ context.Context, name string, d time.Duration) (time.Time, error) {
 	return f.sleep(name, d)
 }
-func (f *fakeCalls) WaitEvent(_ context.Context, name, topic string, d time.Duration) ([]byte, time.Time, error) {
-	return f.wait(name, topic, d)
+func (f *fakeCalls) WaitEvent(_ context.Context, p abi.WaitParams) ([]byte, time.Time, error) {
+	return f.wait(p)
 }
 func (f *fakeCalls) Enqueue(_ context.Context, runs []abi.EnqueueParams) ([]abi.EnqueueResult, error) {
 	return f.enqueue(runs)
 }
-func (f *fakeCalls) Publish(_ context.Context, topic string, payload []byte) error {
-	return f.publish(topic, string(payload))
+func (f *fakeCalls) Publish(_ context.Context, e abi.PublishParams) error {
+	return f.publish(e)
 }
-func (f *fakeCalls) Invoke(_ context.Context, run abi.EnqueueParams) ([]byte, time.Time, error) {
-	return f.invoke(run)
+func (f *fakeCalls) Invoke(_ context.Context, runs []abi.EnqueueParams, limit int) ([]abi.InvokeResult, time.Time, error) {
+	return f.invoke(runs, limit)
 }
 func (f *fakeCalls) Log(_ context.Context, level abi.Level, line string) {
 	f.lines = append(f.lines, string('0'+rune(level))+" "+line)

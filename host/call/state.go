@@ -39,17 +39,18 @@ type State struct {
 	attempt *abi.Attempt
 	quantum uint32
 
-	result  []byte // last result
-	output  []byte
-	hasOut  bool
-	failure *abi.Failure
-	step    string // the open step
-	inStep  bool
-	names   stepSeen // steps begun so far
-	clock   clock
-	random  random
-	stdio   stdio
-	secrets []string // values read so far, to be kept out of records and logs
+	result   []byte             // last result
+	children []abi.InvokeResult // of the latest invoke
+	output   []byte
+	hasOut   bool
+	failure  *abi.Failure
+	step     string // the open step
+	inStep   bool
+	names    stepSeen // steps begun so far
+	clock    clock
+	random   random
+	stdio    stdio
+	secrets  []string // values read so far, to be kept out of records and logs
 
 	ended    ending // why the host unwound the guest
 	err      error  // for stopped and violated

@@ -122,10 +122,10 @@ func TestAnErrorOfCallsStopsTheGuestAndComesBackUntouched(t *testing.T) {
 	for name, do := range map[string]func(g *guest) (int64, bool){
 		abi.FuncStepBegin: func(g *guest) (int64, bool) { return g.try(abi.FuncStepBegin, g.args("a", 0)...) },
 		abi.FuncSleep:     func(g *guest) (int64, bool) { return g.try(abi.FuncSleep, g.args("a", 5)...) },
-		abi.FuncWaitEvent: func(g *guest) (int64, bool) { return g.try(abi.FuncWaitEvent, g.args("a", "t", 5)...) },
+		abi.FuncWaitEvent: func(g *guest) (int64, bool) { return g.try(abi.FuncWaitEvent, g.args("a", "t", "", 5)...) },
 		abi.FuncEnqueue:   func(g *guest) (int64, bool) { return g.try(abi.FuncEnqueue, g.args(`{"job":"x"}`)...) },
-		abi.FuncInvoke:    func(g *guest) (int64, bool) { return g.try(abi.FuncInvoke, g.args(`{"job":"x"}`)...) },
-		abi.FuncPublish:   func(g *guest) (int64, bool) { return g.try(abi.FuncPublish, g.args("t", `1`)...) },
+		abi.FuncInvoke:    func(g *guest) (int64, bool) { return g.try(abi.FuncInvoke, g.args(`{"job":"x"}`, 1)...) },
+		abi.FuncPublish:   func(g *guest) (int64, bool) { return g.try(abi.FuncPublish, g.args("t", "", `1`)...) },
 		abi.FuncCompensate: func(g *guest) (int64, bool) {
 			return g.try(abi.FuncCompensate, g.args("a")...)
 		},
@@ -133,10 +133,10 @@ func TestAnErrorOfCallsStopsTheGuestAndComesBackUntouched(t *testing.T) {
 		g := begin(t, &fakeCalls{
 			begin:   func(string, abi.StepFlags) (abi.StepBegun, error) { return abi.StepBegun{}, boom },
 			sleep:   func(string, time.Duration) (time.Time, error) { return time.Time{}, boom },
-			wait:    func(string, string, time.Duration) ([]byte, time.Time, error) { return nil, time.Time{}, boom },
+			wait:    func(abi.WaitParams) ([]byte, time.Time, error) { return nil, time.Time{}, boom },
 			enqueue: func([]abi.EnqueueParams) ([]abi.EnqueueResult, error) { return nil, boom },
-			invoke:  func(abi.EnqueueParams) ([]byte, time.Time, error) { return nil, time.Time{}, boom },
-			publish: func(string, string) error { return boom },
+			invoke:  func([]abi.EnqueueParams, int) ([]abi.InvokeResult, time.Time, error) { return nil, time.Time{}, boom },
+			publish: func(abi.PublishParams) error { return boom },
 			undo:    func(string) error { return boom },
 		}, nil)
 		if r, unwound := do(g); !unwound {
@@ -170,8 +170,8 @@ func TestARefusalIsAnswered(t *testing.T) {
 // A refusal with a code that reads as success would make the guest go on as if
 // it had what it asked for.
 func TestARefusalWithoutANegativeCodeCountsAsFailed(t *testing.T) {
-	g := begin(t, &fakeCalls{publish: func(string, string) error { return &abi.Refusal{} }}, nil)
-	g.want(code(abi.CodeFailed), abi.FuncPublish, "t", "1")
+	g := begin(t, &fakeCalls{publish: func(abi.PublishParams) error { return &abi.Refusal{} }}, nil)
+	g.want(code(abi.CodeFailed), abi.FuncPublish, "t", "", "1")
 }
 
 func TestAViolationOfCallsFailsTheAttemptForGood(t *testing.T) {
@@ -184,8 +184,8 @@ func TestAViolationOfCallsFailsTheAttemptForGood(t *testing.T) {
 func TestWhatIsLegalOnlyInsideOrOutsideAStep(t *testing.T) {
 	outside := map[string][]any{
 		abi.FuncSleep:      {"n", 1},
-		abi.FuncWaitEvent:  {"n", "t", 1},
-		abi.FuncInvoke:     {`{"job":"x"}`},
+		abi.FuncWaitEvent:  {"n", "t", "", 1},
+		abi.FuncInvoke:     {`{"job":"x"}`, 1},
 		abi.FuncCompensate: {"n"},
 	}
 	inside := map[string][]any{

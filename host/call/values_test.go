@@ -45,16 +45,18 @@ func TestSleepAndWaitPassMilliseconds(t *testing.T) {
 	var slept, waited time.Duration
 	g := begin(t, &fakeCalls{
 		sleep: func(_ string, d time.Duration) (time.Time, error) { slept = d; return epoch, nil },
-		wait: func(_, topic string, d time.Duration) ([]byte, time.Time, error) {
-			waited = d
-			return []byte(`{"t":"` + topic + `"}`), epoch, nil
+		wait: func(p abi.WaitParams) ([]byte, time.Time, error) {
+			waited = p.Timeout
+			return []byte(`{"t":"` + p.Topic + `","k":"` + p.Key + `"}`), epoch, nil
 		},
 	}, nil)
 	g.want(0, abi.FuncSleep, "a", 1500)
-	g.want(12, abi.FuncWaitEvent, "b", "paid", 2500)
-	if slept != 1500*time.Millisecond || waited != 2500*time.Millisecond || g.last() != `{"t":"paid"}` {
+	g.want(22, abi.FuncWaitEvent, "b", "paid", "o-7", 2500)
+	if slept != 1500*time.Millisecond || waited != 2500*time.Millisecond || g.last() != `{"t":"paid","k":"o-7"}` {
 		t.Errorf("slept %v, waited %v, got %s", slept, waited, g.last())
 	}
+	g.want(code(abi.CodeInvalid), abi.FuncWaitEvent, "b", "paid", strings.Repeat("k", abi.MaxName+1), 2500)
+	g.want(code(abi.CodeInvalid), abi.FuncPublish, "paid", "\n", "1")
 	g.want(0, abi.FuncSleep, "c", -1)
 	if slept != 0 {
 		t.Errorf("a negative sleep is %v", slept)
@@ -65,13 +67,17 @@ func TestSleepAndWaitPassMilliseconds(t *testing.T) {
 func TestEnqueueInvokePublishAndSQLCarryTheirArguments(t *testing.T) {
 	var runs []abi.EnqueueParams
 	var event, statement string
+	var most int
 	g := begin(t, &fakeCalls{
 		enqueue: func(r []abi.EnqueueParams) ([]abi.EnqueueResult, error) {
 			runs = r
 			return []abi.EnqueueResult{{ID: "1"}, {ID: "2", Deduped: true}}, nil
 		},
-		invoke:  func(r abi.EnqueueParams) ([]byte, time.Time, error) { return []byte(`"child"`), epoch, nil },
-		publish: func(topic, payload string) error { event = topic + " " + payload; return nil },
+		invoke: func(r []abi.EnqueueParams, limit int) ([]abi.InvokeResult, time.Time, error) {
+			runs, most = r, limit
+			return []abi.InvokeResult{{Output: []byte(`"child"`)}, {Failure: &abi.Failure{Message: "no", Code: "X_NO"}}}, epoch, nil
+		},
+		publish: func(e abi.PublishParams) error { event = e.Topic + " " + e.Key + " " + string(e.Payload); return nil },
 		sql:     func(q string) ([]byte, error) { statement = q; return []byte(`[]`), nil },
 		undo:    func(string) error { return nil },
 	}, nil)
@@ -82,9 +88,25 @@ func TestEnqueueInvokePublishAndSQLCarryTheirArguments(t *testing.T) {
 	if got := g.last(); got != `[{"id":"1"},{"id":"2","deduped":true}]` {
 		t.Errorf("results %s", got)
 	}
-	g.want(7, abi.FuncInvoke, `{"job":"c"}`)
-	g.want(0, abi.FuncPublish, "topic", `{"x":1}`)
-	if event != `topic {"x":1}` {
+	g.want(2, abi.FuncInvoke, `[{"job":"c"},{"job":"d","abandon":true}]`, 5)
+	if len(runs) != 2 || runs[0].Abandon || !runs[1].Abandon || most != 5 {
+		t.Errorf("runs %+v, at most %d", runs, most)
+	}
+	g.want(7, abi.FuncInvokeResult, 0)
+	if got := g.last(); got != `"child"` {
+		t.Errorf("the first child's result %s", got)
+	}
+	g.want(code(abi.CodeFailed), abi.FuncInvokeResult, 1)
+	if got := g.last(); got != `{"message":"no","code":"X_NO"}` {
+		t.Errorf("the second child's failure %s", got)
+	}
+	g.want(2, abi.FuncInvoke, `{"job":"c"}`, -1)
+	if most != abi.MaxInvoke {
+		t.Errorf("at most %d", most)
+	}
+	g.want(code(abi.CodeInvalid), abi.FuncEnqueue, `{"job":"c","abandon":true}`)
+	g.want(0, abi.FuncPublish, "topic", "key", `{"x":1}`)
+	if event != `topic key {"x":1}` {
 		t.Errorf("event %s", event)
 	}
 	g.want(0, abi.FuncCompensate, "a")

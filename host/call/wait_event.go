@@ -7,17 +7,23 @@ import (
 	"github.com/jobrunner/runner/abi/wire"
 )
 
-// wait_event(name, n, topic, n, ms) -> length: the payload of the first event
-// on topic since the run first asked, as last result; until then the guest is
-// unwound and the run suspended.
+// wait_event(name, n, topic, n, key, n, ms) -> length: the payload of the event
+// that the wait is for, as last result; until then the guest is unwound and the
+// run suspended. An empty key takes events of any.
 //
 // Answers abi.CodeTimeout when ms milliseconds passed without one,
-// abi.CodeOutsideStepOnly inside a step, abi.CodeLimit beyond abi.MaxSleep.
+// abi.CodeOutsideStepOnly inside a step, abi.CodeLimit beyond abi.MaxSleep,
+// abi.CodeInvalid for a key that is none.
 func waitEvent(s *State, mem api.Memory, stack []uint64) {
 	s.attempting(abi.FuncWaitEvent)
 	name := s.name(mem, abi.FuncWaitEvent, stack[0], stack[1])
 	topic := s.name(mem, abi.FuncWaitEvent, stack[2], stack[3])
-	timeout, err := wire.Duration(int64(stack[4]))
+	key, err := wire.Key(abi.FuncWaitEvent, s.view(mem, abi.FuncWaitEvent, stack[4], stack[5]))
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	timeout, err := wire.Duration(int64(stack[6]))
 	if err != nil {
 		stack[0] = s.refuse(err)
 		return
@@ -27,7 +33,7 @@ func waitEvent(s *State, mem api.Memory, stack []uint64) {
 		return
 	}
 	s.leaveBriefly()
-	payload, at, err := s.calls.WaitEvent(s.Context, name, topic, timeout)
+	payload, at, err := s.calls.WaitEvent(s.Context, abi.WaitParams{Name: name, Topic: topic, Key: key, Timeout: timeout})
 	s.enter()
 	// A wait that timed out has an instant too.
 	s.clock.observe(at)

@@ -24,14 +24,15 @@ type host struct {
 	calls abi.Calls
 	can   Capabilities
 
-	last    []byte // the last result
-	clock   time.Time
-	inStep  bool
-	rng     *rand.ChaCha8 // outside steps
-	real    *rand.ChaCha8 // inside steps
-	stop    error         // why it was unwound
-	output  []byte
-	failure *abi.Failure
+	last     []byte             // the last result
+	children []abi.InvokeResult // of the latest invoke
+	clock    time.Time
+	inStep   bool
+	rng      *rand.ChaCha8 // outside steps
+	real     *rand.ChaCha8 // inside steps
+	stop     error         // why it was unwound
+	output   []byte
+	failure  *abi.Failure
 }
 
 var _ bridge.Host = (*host)(nil)
@@ -195,14 +196,17 @@ func (h *host) Sleep(name string, ms int64) int32 {
 	return h.answered(h.moved(h.calls.Sleep(h.ctx, name, d)))
 }
 
-func (h *host) WaitEvent(name, topic string, ms int64) int32 {
+func (h *host) WaitEvent(name, topic, key string, ms int64) int32 {
 	h.alive()
 	name, topic = h.name(abi.FuncWaitEvent, name), h.name(abi.FuncWaitEvent, topic)
+	if _, err := wire.Key(abi.FuncWaitEvent, []byte(key)); err != nil {
+		return h.answered(err)
+	}
 	d, err := wire.Duration(ms)
 	if err != nil {
 		return h.answered(err)
 	}
-	b, at, err := h.calls.WaitEvent(h.ctx, name, topic, d)
+	b, at, err := h.calls.WaitEvent(h.ctx, abi.WaitParams{Name: name, Topic: topic, Key: key, Timeout: d})
 	_ = h.moved(at, nil) // a wait that timed out has an instant too
 	return h.yields(b, err)
 }
@@ -217,23 +221,44 @@ func (h *host) Enqueue(b []byte) int32 {
 	return h.yields(wire.AppendEnqueued(nil, results), err)
 }
 
-func (h *host) Publish(topic string, b []byte) int32 {
+func (h *host) Publish(topic, key string, b []byte) int32 {
 	h.alive()
 	topic = h.name(abi.FuncPublish, topic)
+	if _, err := wire.Key(abi.FuncPublish, []byte(key)); err != nil {
+		return h.answered(err)
+	}
 	if err := wire.JSON(abi.FuncPublish, "the payload", b, abi.MaxInput); err != nil {
 		return h.answered(err)
 	}
-	return h.answered(h.calls.Publish(h.ctx, topic, bytes.Clone(b)))
+	return h.answered(h.calls.Publish(h.ctx, abi.PublishParams{Topic: topic, Key: key, Payload: bytes.Clone(b)}))
 }
 
-func (h *host) Invoke(b []byte) int32 {
+func (h *host) Invoke(b []byte, limit int32) int32 {
 	h.alive()
-	p, err := wire.DecodeInvoke(b)
+	runs, err := wire.DecodeInvoke(b)
 	if err != nil {
 		return h.answered(err)
 	}
-	out, at, err := h.calls.Invoke(h.ctx, p)
-	return h.yields(out, h.moved(at, err))
+	if limit <= 0 || limit > abi.MaxInvoke {
+		limit = abi.MaxInvoke
+	}
+	results, at, err := h.calls.Invoke(h.ctx, runs, int(limit))
+	if err := h.moved(at, err); err != nil {
+		return h.answered(err)
+	}
+	h.children = results
+	return int32(len(results))
+}
+
+func (h *host) InvokeResult(i int32) int32 {
+	h.alive()
+	if int(uint32(i)) >= len(h.children) {
+		h.unwind(&abi.Violation{Func: abi.FuncInvokeResult, Detail: fmt.Sprintf("there is no child %d", i)})
+	}
+	if f := h.children[i].Failure; f != nil {
+		return h.answered(&abi.Refusal{Code: abi.CodeFailed, Failure: *f})
+	}
+	return h.yields(h.children[i].Output, nil)
 }
 
 func (h *host) HTTPFetch(b []byte) int32 {

@@ -12,13 +12,14 @@ type Host interface {
 	Features() uint64
 	HTTPFetch(b []byte) int32
 	Input() int32
-	Invoke(b []byte) int32
+	Invoke(b []byte, limit int32) int32
+	InvokeResult(i int32) int32
 	Log(level uint32, line string)
 	Meta() int32
 	Now() int64
 	Output(b []byte) int32
 	Progress(permille int32, note string)
-	Publish(topic string, b []byte) int32
+	Publish(topic, key string, b []byte) int32
 	Random(p []byte)
 	ResultLen() int32
 	ResultRead(p []byte, off int32) int32
@@ -27,7 +28,7 @@ type Host interface {
 	StepBegin(name string, flags uint32) int32
 	StepEnd(b []byte) int32
 	StepFail(kind uint32, b []byte) int32
-	WaitEvent(name, topic string, ms int64) int32
+	WaitEvent(name, topic, key string, ms int64) int32
 }
 
 // Guest is what a module exports.

@@ -13,11 +13,14 @@ import (
 )
 
 // Request asks for a run; Result is the run it led to. EntryError is inside an
-// error about one request of several.
+// error about one request of several, ConflictError inside an X_JOB_DUPLICATE
+// about some of them.
 type (
-	Request    = queue.Request
-	Result     = queue.Result
-	EntryError = queue.EntryError
+	Request       = queue.Request
+	Result        = queue.Result
+	EntryError    = queue.EntryError
+	ConflictError = queue.ConflictError
+	Conflict      = queue.Conflict
 )
 
 // What a live holder of a request's key means.
@@ -66,7 +69,8 @@ func (c *Client) Enqueue(ctx context.Context, r Request) (Result, error) {
 }
 
 // EnqueueMany inserts a batch, every entry of which is checked before the first
-// is written.
+// is written. With OnConflict Fail it is all or nothing; see
+// queue.Queue.EnqueueMany.
 func (c *Client) EnqueueMany(ctx context.Context, requests []Request) ([]Result, error) {
 	return c.queue.EnqueueMany(ctx, requests)
 }

@@ -22,9 +22,8 @@ type TxStore[Tx any] interface {
 // does. An application whose tables are in another database stages runs there
 // instead: see package outbox.
 //
-// Errors: as Client.EnqueueMany. X_JOB_DUPLICATE with OnConflict Fail says that a
-// live run holds the key; other requests of the call are inserted then, if the
-// transaction commits.
+// Errors: as Client.EnqueueMany, but X_JOB_DUPLICATE with OnConflict Fail leaves
+// the call's other requests inserted, if the transaction commits.
 func EnqueueTx[Tx any](ctx context.Context, c *Client, db TxStore[Tx], tx Tx, requests ...Request) ([]Result, error) {
 	return c.queue.EnqueueThrough(ctx, requests, func(ctx context.Context, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
 		return db.EnqueueTx(ctx, tx, batch)

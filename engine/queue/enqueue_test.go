@@ -220,8 +220,6 @@ func TestABatchIsBoundedAndMayBeEmpty(t *testing.T) {
 	}
 	_, err := q.EnqueueMany(t.Context(), make([]queue.Request, queue.MaxEnqueue+1))
 	code(t, err, job.CodeInvalid)
-	_, err = q.EnqueueMany(t.Context(), []queue.Request{{Job: "free"}, {Job: "free", OnConflict: queue.Fail}})
-	code(t, err, job.CodeInvalid)
 	if n := db.Count("Enqueue"); n != 0 {
 		t.Errorf("the store was asked %d times", n)
 	}

@@ -16,8 +16,10 @@ import (
 
 // Request asks for a run.
 type Request struct {
-	Job   string
-	Input []byte // JSON; empty is null
+	Job string
+	// Input is JSON; empty is null. It is not copied: a write that outlives the
+	// call's context may still read it.
+	Input []byte
 	// ID is the run's id, for a caller who must know it beforehand: a canonical
 	// lower-case UUID. Empty: one is minted. An id that names a run already, in
 	// any state, inserts nothing.

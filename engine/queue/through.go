@@ -17,8 +17,9 @@ type Insert func(ctx context.Context, batch []store.EnqueueParams) ([]store.Enqu
 // metrics count what was inserted, whatever becomes of it.
 //
 // Errors: those of Prepare and of insert; X_INVALID for more than MaxEnqueue
-// requests; X_JOB_DUPLICATE for a request with OnConflict Fail that met a live
-// run: the others are inserted then, and it is for the caller to undo that.
+// requests; X_JOB_DUPLICATE for requests with OnConflict Fail that met a live
+// run, all of which it names (*ConflictError): the others are inserted then, and
+// it is for the caller to undo that.
 func (q *Queue) EnqueueThrough(ctx context.Context, requests []Request, insert Insert) ([]Result, error) {
 	if len(requests) == 0 {
 		return []Result{}, nil
@@ -40,16 +41,12 @@ func (q *Queue) EnqueueThrough(ctx context.Context, requests []Request, insert I
 		return nil, err
 	}
 	results := make([]Result, len(answers))
-	var taken error
 	for i := range answers {
 		results[i] = result(&requests[i], &prepared[i], answers[i])
 		q.count(results[i])
-		if results[i].Deduped && requests[i].OnConflict == Fail && taken == nil {
-			taken = duplicate(prepared[i].Job, results[i].ID)
-		}
 	}
-	if taken != nil {
-		return nil, taken
+	if err := conflicts(requests, prepared, answers); err != nil {
+		return nil, err
 	}
 	return results, nil
 }

@@ -42,6 +42,11 @@ type Enqueuer interface {
 	// An entry whose ID names a run in any state inserts nothing and answers
 	// Deduped with that ID.
 	Enqueue(ctx context.Context, batch []EnqueueParams) ([]EnqueueResult, error)
+	// EnqueueIf is Enqueue in one transaction that commits only if accept answers
+	// nil to the results; otherwise nothing is inserted and accept's error is the
+	// answer. accept may be called again after a transaction that came to nothing,
+	// holds it open meanwhile, and must not use the store.
+	EnqueueIf(ctx context.Context, batch []EnqueueParams, accept func([]EnqueueResult) error) ([]EnqueueResult, error)
 	// FindLive returns the id of the live run that holds the key, or "".
 	FindLive(ctx context.Context, jobName, tenant, key string) (string, error)
 }

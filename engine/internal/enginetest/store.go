@@ -98,6 +98,10 @@ func (s *Store) Enqueue(ctx context.Context, b []store.EnqueueParams) ([]store.E
 	return through(s, ctx, "Enqueue", func() ([]store.EnqueueResult, error) { return s.Store.Enqueue(ctx, b) })
 }
 
+func (s *Store) EnqueueIf(ctx context.Context, b []store.EnqueueParams, accept func([]store.EnqueueResult) error) ([]store.EnqueueResult, error) {
+	return through(s, ctx, "EnqueueIf", func() ([]store.EnqueueResult, error) { return s.Store.EnqueueIf(ctx, b, accept) })
+}
+
 func (s *Store) FindLive(ctx context.Context, name, tenant, key string) (string, error) {
 	return through(s, ctx, "FindLive", func() (string, error) { return s.Store.FindLive(ctx, name, tenant, key) })
 }

@@ -26,6 +26,11 @@ var (
 
 // Enqueue implements store.Enqueuer.
 func (s *Store) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
+	return s.EnqueueIf(ctx, batch, nil)
+}
+
+// EnqueueIf implements store.Enqueuer.
+func (s *Store) EnqueueIf(ctx context.Context, batch []store.EnqueueParams, accept func([]store.EnqueueResult) error) ([]store.EnqueueResult, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
@@ -34,7 +39,9 @@ func (s *Store) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]sto
 	}
 	var out []store.EnqueueResult
 	err := s.w.do(ctx, func(tx *tx) (err error) {
-		out, err = tx.enqueue(batch)
+		if out, err = tx.enqueue(batch); err == nil && accept != nil {
+			err = accept(out)
+		}
 		return err
 	})
 	if err != nil {

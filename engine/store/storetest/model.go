@@ -76,6 +76,21 @@ func (m *model) enqueue(batch []store.EnqueueParams) []store.EnqueueResult {
 	return out
 }
 
+// wouldDedupe reports whether an entry of the batch would not be a run of its own.
+func (m *model) wouldDedupe(batch []store.EnqueueParams) bool {
+	for i, p := range batch {
+		if m.runs[p.ID] != nil || m.holder(p.Job, p.Tenant, p.Key) != nil {
+			return true
+		}
+		for _, before := range batch[:i] {
+			if before.ID == p.ID || p.Key != "" && before.Key == p.Key && before.Job == p.Job && before.Tenant == p.Tenant {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func (m *model) alive(worker string) bool {
 	w := m.workers[worker]
 	return w != nil && w.expires.After(m.now)

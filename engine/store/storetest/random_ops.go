@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -17,6 +18,26 @@ func (x *random) enqueueSome() {
 		x.Fatal(err)
 	}
 	want := x.m.enqueue(batch)
+	x.same(x.seenResults(want), x.seenResults(got))
+}
+
+// enqueueIf accepts batches that are all new, and some others.
+func (x *random) enqueueIf() {
+	batch := x.newRuns(4)
+	lenient := x.odds(3)
+	var want []store.EnqueueResult
+	got, err := x.db.EnqueueIf(x.ctx, batch, func(results []store.EnqueueResult) error {
+		if lenient {
+			return nil
+		}
+		return unlessDeduped(results)
+	})
+	if err != nil && !errors.Is(err, errWhy) {
+		x.Fatal(err)
+	}
+	if x.same(!lenient && x.m.wouldDedupe(batch), err != nil); err == nil {
+		want = x.m.enqueue(batch)
+	}
 	x.same(x.seenResults(want), x.seenResults(got))
 }
 

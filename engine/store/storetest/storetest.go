@@ -71,6 +71,7 @@ func Run(t *testing.T, open Factory) {
 		tests []test
 	}{
 		{"Enqueue", enqueueTests},
+		{"EnqueueIf", enqueueIfTests},
 		{"Claim", claimTests},
 		{"Settle", settleTests},
 		{"Steps", stepTests},

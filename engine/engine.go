@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -20,6 +21,8 @@ type Engine struct {
 	queue   *queue.Queue
 	worker  *worker.Worker
 	client  *Client
+
+	switching sync.Mutex // registry and worker follow one Switch after the other
 }
 
 // New returns an engine that has not begun. Errors: X_MODULE_MISSING for a job
@@ -78,8 +81,13 @@ func (e *Engine) Leased() bool { return e.worker.Leased() }
 
 // Switch serves next from now on and answers what was served before. Attempts
 // under way finish on the module they began with.
-// Errors: X_MODULE_MISSING; nothing has changed then.
+// Errors: X_MODULE_MISSING, X_INVALID without a manifest; nothing has changed then.
 func (e *Engine) Switch(next Deployment) (Deployment, error) {
+	if next.Manifest == nil {
+		return Deployment{}, &abi.Error{Code: job.CodeInvalid, Message: "a deployment needs a manifest"}
+	}
+	e.switching.Lock()
+	defer e.switching.Unlock()
 	before, err := e.deploys.Switch(next)
 	if err != nil {
 		return Deployment{}, err

@@ -136,16 +136,16 @@ func (m *Metrics) Attempt(queue, jobName string, o job.Outcome, took time.Durati
 	}
 }
 
-// Orphaned records a claim that a reclaim ended; buried says that no attempt
-// was left.
-func (m *Metrics) Orphaned(queue string, buried bool) {
+// Orphaned records a claim that a reclaim ended, and the state it left the run
+// in: ready again, or buried as dead or failed, which is a verdict.
+func (m *Metrics) Orphaned(queue string, to job.State) {
 	if m == nil {
 		return
 	}
 	result := "requeued"
-	if buried {
+	if to.Terminal() {
 		result = "buried"
-		m.jobs.WithLabelValues(queue, "dead").Inc()
+		m.jobs.WithLabelValues(queue, string(to)).Inc()
 	}
 	m.orphaned.WithLabelValues(queue, result).Inc()
 }

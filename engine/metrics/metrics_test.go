@@ -57,6 +57,34 @@ func TestOutcomesThatAreNoVerdictMoveNoTally(t *testing.T) {
 	}
 }
 
+// A claim that ends with its worker is no verdict, unless it was the run's last:
+// then it is the verdict that the run's state tells.
+func TestABurialIsCountedAsWhatItMadeOfTheRun(t *testing.T) {
+	r := prometheus.NewRegistry()
+	m, _ := metrics.New(r)
+	for _, to := range []job.State{job.Ready, job.Ready, job.Dead, job.Failed} {
+		m.Orphaned("mail", to)
+	}
+	for _, c := range []struct {
+		name, label string
+		want        float64
+	}{
+		{"runner_orphaned_total", "requeued", 2},
+		{"runner_orphaned_total", "buried", 2},
+		{"runner_jobs_total", "dead", 1},
+		{"runner_jobs_total", "failed", 1},
+		{"runner_jobs_total", "ok", -1}, // there is none
+	} {
+		labels := []string{"mail", c.label}
+		if c.name == "runner_jobs_total" {
+			labels = []string{c.label, "mail"}
+		}
+		if got := value(t, r, c.name, labels...); got != c.want {
+			t.Errorf("%s{%s} is %v, want %v", c.name, c.label, got, c.want)
+		}
+	}
+}
+
 func TestTheAgeOfAQueueIsInSecondsAndNeverNegative(t *testing.T) {
 	r := prometheus.NewRegistry()
 	m, _ := metrics.New(r)
@@ -89,7 +117,7 @@ func TestANilMetricsRecordsNothing(t *testing.T) {
 	m.Step(metrics.StepRun)
 	m.Batch("settle", 1)
 	m.Enqueued("inserted", 1)
-	m.Orphaned("q", true)
+	m.Orphaned("q", job.Dead)
 	m.LeaseLost("q")
 	m.ReplayDiverged("j")
 	m.Slots("q", 1, 2)

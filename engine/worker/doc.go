@@ -34,7 +34,7 @@
 //
 // # Goroutines
 //
-// One claims, one keeps the registration, one beats per session, one sweeps,
-// and each attempt has one. Settles are written by the queue's writer, which
+// One claims, one keeps the registration, one beats per session, one each
+// reclaims, purges and counts, and each attempt has one. Settles are written by the queue's writer, which
 // calls back here; a callback takes the lock, never a store.
 package worker

@@ -80,24 +80,27 @@ const (
 func (w *Worker) Drain(budget time.Duration) {
 	end := time.Now().Add(budget)
 	margin := min(max(minMargin, budget/10), budget/2)
-	w.shut(bounds{abort: end.Add(-margin), handBack: end.Add(-margin / 2), end: end})
+	w.shut(nil, bounds{abort: end.Add(-margin), handBack: end.Add(-margin / 2), end: end})
 }
 
 // Stop aborts attempts at once, as the end of a drain does, and returns when
 // the worker has stopped: soon, whatever its guests do.
-func (w *Worker) Stop() {
+func (w *Worker) Stop() { w.shut(nil, stopBounds()) }
+
+func stopBounds() bounds {
 	now := time.Now()
-	w.shut(bounds{abort: now, handBack: now.Add(stopGrace / 2), end: now.Add(stopGrace)})
+	return bounds{abort: now, handBack: now.Add(stopGrace / 2), end: now.Add(stopGrace)}
 }
 
 // Finish stops claiming and waits as long as attempts take.
-func (w *Worker) Finish() { w.shut(bounds{}) }
+func (w *Worker) Finish() { w.shut(nil, bounds{}) }
 
-func (w *Worker) shut(b bounds) {
+// shut ends the lifetime that is under way, if it is only or only is nil.
+func (w *Worker) shut(only *lifetime, b bounds) {
 	w.mu.Lock()
 	l := w.life
 	first := w.state == running
-	if !first && w.state != draining {
+	if !first && w.state != draining || only != nil && only != l {
 		w.mu.Unlock()
 		return
 	}

@@ -348,6 +348,48 @@ func TestASessionThatRetiresOutlivesItsSuccessorsStart(t *testing.T) {
 	})
 }
 
+// A start that was overtaken by a stop and another start leaves the other's
+// worker alone, however its registration ends.
+func TestAStartThatWasOvertakenDisturbsNoOther(t *testing.T) {
+	for _, fails := range []bool{true, false} {
+		t.Run(map[bool]string{true: "fails", false: "lands"}[fails], func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, forFive, nil)
+				var calls atomic.Int64
+				r.db.Between = onOp("Register", func(_ context.Context, call func() error) error {
+					if calls.Add(1) > 1 {
+						return call()
+					}
+					time.Sleep(time.Minute) // heeds no context
+					if fails {
+						return enginetest.Away()
+					}
+					return call()
+				})
+				w := r.idle(nil)
+				first := make(chan error, 1)
+				go func() { first <- w.Start(t.Context()) }()
+				synctest.Wait()
+				w.Stop()
+				r.must(w.Start(t.Context()))
+				if err := <-first; err == nil {
+					t.Error("a start that was overtaken says that it has begun")
+				}
+				time.Sleep(10 * time.Second) // the loop polls rarely by now
+				if !w.Leased() {
+					t.Fatal("the second start's worker was stopped by the first")
+				}
+				enqueued := time.Now()
+				id := r.enqueue("j")
+				r.reaches(id, job.Running)
+				if late := r.get(id).ClaimedAt.Sub(enqueued); late > 100*time.Millisecond {
+					t.Errorf("a wake was heard after %v: the loop listens elsewhere", late)
+				}
+			})
+		})
+	}
+}
+
 // A registration that lands when the worker has been shut is taken back, be it
 // the first of a lifetime or one that replaces a lost session: no heartbeat may
 // keep alive a row behind which nobody works.

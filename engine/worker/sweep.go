@@ -16,7 +16,9 @@ import (
 // and publish the gauges. Several workers doing it at once is harmless.
 func (w *Worker) sweep(life *lifetime) {
 	life.loops.Go(func() {
-		w.failedRound("jobs.reclaim.failed")(w.reclaim(life.ctx), 1)
+		if err := w.reclaim(life.ctx); life.ctx.Err() == nil {
+			w.failedRound("jobs.reclaim.failed")(err, 1)
+		}
 		w.every(life.ctx, w.cfg.Lease/3, "jobs.reclaim.failed", w.reclaim)
 	})
 	life.loops.Go(func() { w.every(life.ctx, purgeEvery, "jobs.purge.failed", w.purge) })
@@ -65,7 +67,7 @@ func (w *Worker) reclaim(ctx context.Context) error {
 // reclaimed reports one run. That its worker died is not a failure of the run,
 // unless no attempt is left.
 func (w *Worker) reclaimed(r *job.Run, buried bool) {
-	w.cfg.Metrics.Orphaned(r.Queue, buried)
+	w.cfg.Metrics.Orphaned(r.Queue, r.State)
 	attrs := []any{slog.String("run", r.ID), slog.String("job", r.Job), slog.Int("attempt", r.Attempt), slog.Int("orphans", r.Orphans)}
 	if !buried {
 		w.cfg.Logger.Warn("jobs.reclaim.requeued", attrs...)

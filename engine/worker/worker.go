@@ -171,12 +171,13 @@ func (w *Worker) Start(ctx context.Context) error {
 
 	s, err := w.register(ctx, w.cfg.Alone)
 	if err != nil {
-		w.Stop() // nothing was begun, but another shutdown may wait for the end of this life
+		// Nothing was begun, but another shutdown may wait for the end of this life.
+		w.shut(life, stopBounds())
 		return err
 	}
-	w.wakes.reset()
 	stopWakes := w.cfg.Store.Wakes(w.wake)
 	begun := w.install(life, s, func() {
+		w.wakes.reset()
 		life.loops.Go(func() {
 			<-life.ctx.Done()
 			stopWakes()

@@ -53,8 +53,8 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "runner", Name: name, Help: help})
 	}
 	m := &Metrics{
-		queueDepth:  gauge("queue_depth", "Runs that could be claimed now.", "queue"),
-		queueDemand: gauge("queue_demand", "Runs that are running or could be claimed now: how many slots the queue could use.", "queue"),
+		queueDepth:  gauge("queue_depth", "Runs that could be claimed now, counted to 100,000.", "queue"),
+		queueDemand: gauge("queue_demand", "Runs that are running or could be claimed now, these counted to 100,000: how many slots the queue could use.", "queue"),
 		queueOldest: gauge("queue_oldest_due_seconds", "How long the oldest due run has waited.", "queue"),
 		queueDead:   gauge("queue_dead_jobs", "Dead letters that wait for a person.", "queue"),
 		jobs:        counter("jobs_total", "Attempts settled, by outcome: ok, failed, dead.", "queue", "outcome"),

@@ -310,7 +310,7 @@ type Admin interface {
 	// with their steps and attempts, and answers how many. It is not atomic:
 	// with an error it answers how many were deleted before it.
 	Purge(ctx context.Context, limit int) (int, error)
-	// Stats counts for gauges.
+	// Stats counts for gauges, at a cost that no backlog raises: see StatsBounds.
 	Stats(ctx context.Context) (Stats, error)
 }
 
@@ -349,8 +349,25 @@ type Stats struct {
 	Workers int          // with a lease that has not lapsed
 }
 
+// StatsBounds bound what Stats reads of each queue, so that no backlog makes it
+// dear. A count that reaches its bound means "at least so many".
+type StatsBounds struct {
+	Ready int64 // ready runs counted
+	Timed int64 // delayed and suspended runs counted, those due first
+	// Lanes is how many lanes, which are pairs of tenant and priority, are
+	// looked at for the oldest run of a queue that has more ready runs than are
+	// counted. With more lanes OldestDue is the oldest of what was looked at.
+	Lanes int64
+}
+
+// DefaultStatsBounds are those of every store.
+func DefaultStatsBounds() StatsBounds {
+	return StatsBounds{Ready: 100_000, Timed: 10_000, Lanes: 1000}
+}
+
 // QueueStats is one queue's. A run is in exactly one bucket: Ready counts ready
-// and due delayed or suspended runs, Delayed those with a future time.
+// and due delayed or suspended runs, Delayed those with a future time. Ready,
+// Delayed and Suspended stop at the StatsBounds; the others are exact.
 type QueueStats struct {
 	Queue     string
 	Ready     int64

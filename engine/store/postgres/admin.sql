@@ -71,25 +71,5 @@ FROM f
 DELETE FROM {schema}.steps s USING (SELECT ordinal FROM {schema}.steps WHERE run_id = $1 AND name = $2) f
 WHERE s.run_id = $1 AND s.ordinal >= f.ordinal
 
--- name: stats_ready
-SELECT queue, count(*), min(run_at) FROM {schema}.waiting WHERE state = 'ready' GROUP BY queue
-
--- name: stats_timed
--- What is due though it still says that it waits; what is not, by state.
-SELECT queue, count(*) FILTER (WHERE run_at <= {now}), min(run_at) FILTER (WHERE run_at <= {now}),
-  count(*) FILTER (WHERE state = 'delayed' AND run_at > {now}), count(*) FILTER (WHERE state = 'suspended' AND run_at > {now})
-FROM {schema}.waiting WHERE state IN ('delayed', 'suspended') GROUP BY queue
-
--- name: stats_running
-SELECT queue, count(*) FROM {schema}.running GROUP BY queue
-
--- name: stats_finished
-SELECT queue, coalesce(sum(n) FILTER (WHERE state = 'done'), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 'failed'), 0)::bigint,
-  coalesce(sum(n) FILTER (WHERE state = 'dead'), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 'cancelled'), 0)::bigint
-FROM {schema}.tally GROUP BY queue
-
--- name: stats_workers
-SELECT count(*), {now} FROM {schema}.workers WHERE expires_at > {now}
-
 -- name: now
 SELECT {now}

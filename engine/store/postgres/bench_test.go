@@ -191,4 +191,31 @@ func BenchmarkClaimBeside(b *testing.B) {
 	})
 }
 
+// BenchmarkStatsBeside counts for gauges beside b.N runs that wait, as they were
+// enqueued and after a vacuum.
+func BenchmarkStatsBeside(b *testing.B) {
+	for _, tenants := range []int{1, 10_000} {
+		b.Run(fmt.Sprintf("waiting/tenants=%d", tenants), func(b *testing.B) {
+			s := open(b, migrated(b, Config{}))
+			enqueueN(b, s, b.N, 5000, func(i int) string { return fmt.Sprint(i % tenants) })
+			count := func(unit string) {
+				const times = 5
+				began := time.Now()
+				for range times {
+					if _, err := s.Stats(context.Background()); err != nil {
+						b.Fatal(err)
+					}
+				}
+				b.ReportMetric(float64(time.Since(began).Microseconds())/1000/times, unit)
+			}
+			b.ResetTimer()
+			count("ms/fresh")
+			if _, err := s.pool.Exec(context.Background(), s.cfg.dialect().fill("VACUUM ANALYZE {schema}.waiting"), pgxSimple); err != nil {
+				b.Fatal(err)
+			}
+			count("ms/vacuumed")
+		})
+	}
+}
+
 const pgxSimple = pgx.QueryExecModeSimpleProtocol

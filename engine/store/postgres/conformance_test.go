@@ -22,6 +22,14 @@ func byLanes(d db) db {
 	return d
 }
 
+func TestCountsStop(t *testing.T) {
+	storetest.RunBounds(t, func(tb testing.TB) storetest.DB {
+		d := openWith(tb, Config{})
+		d.bounds = storetest.LowBounds()
+		return d
+	})
+}
+
 // Each seed is another history, compared op by op with a model.
 func TestModel(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {

@@ -18,8 +18,8 @@ var (
 	qStatsWorkers  = named("stats_workers")
 )
 
-// Stats implements store.Admin. It counts live runs by walking their indexes and
-// reads the finished ones from counts.
+// Stats implements store.Admin. It counts live runs by walking their indexes,
+// within bounds, and reads the finished ones from counts.
 func (s *Store) Stats(ctx context.Context) (out store.Stats, err error) {
 	err = s.on(ctx, func(c *pgx.Conn) (bool, error) { return false, s.stats(ctx, c, &out) })
 	if err != nil {
@@ -44,14 +44,14 @@ func (s *Store) stats(ctx context.Context, c *pgx.Conn, out *store.Stats) error 
 				out.Workers, out.Now = int(r.int()), r.time()
 				return nil
 			}},
-			call{st: qStatsReady, scan: func(r *row) error {
+			call{st: qStatsReady, args: []any{s.bounds.Ready, s.bounds.Lanes}, scan: func(r *row) error {
 				t := queue(r)
 				t.Ready, t.OldestDue = r.int(), r.time()
 				return nil
 			}},
-			call{st: qStatsTimed, scan: func(r *row) error {
+			call{st: qStatsTimed, args: []any{s.bounds.Timed}, scan: func(r *row) error {
 				t := queue(r)
-				t.Ready += r.int()
+				t.Ready = min(t.Ready+r.int(), s.bounds.Ready)
 				if due := r.time(); !due.IsZero() && (t.OldestDue.IsZero() || due.Before(t.OldestDue)) {
 					t.OldestDue = due
 				}

@@ -27,6 +27,7 @@ type Store struct {
 	listen *listener // nil: wakes of other processes are left to polling
 	notes  *notifier
 	weeks  weekly
+	bounds store.StatsBounds
 	once   sync.Once
 }
 
@@ -50,7 +51,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, target: target(pcfg), text: cfg.dialect().texts(), hub: newHub(), claims: newClaims()}
+	s := &Store{cfg: cfg, target: target(pcfg), text: cfg.dialect().texts(), hub: newHub(), claims: newClaims(), bounds: store.DefaultStatsBounds()}
 	facts, err := s.look(ctx, pcfg.ConnConfig)
 	if err != nil {
 		return nil, s.translate(err, false)

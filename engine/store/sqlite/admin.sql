@@ -48,17 +48,49 @@ DELETE FROM attempts WHERE run = ?1
 -- name: delete_run_payload
 DELETE FROM payloads WHERE run = ?1
 
+-- name: queues_ready
+-- One seek for each queue that has ready runs.
+WITH RECURSIVE queues(name) AS (
+  SELECT (SELECT min(queue) FROM runs INDEXED BY runs_ready WHERE state = 'ready')
+  UNION ALL
+  SELECT (SELECT min(queue) FROM runs INDEXED BY runs_ready WHERE state = 'ready' AND queue > q.name) FROM queues q WHERE q.name IS NOT NULL
+)
+SELECT name FROM queues WHERE name IS NOT NULL
+
 -- name: stats_ready
-SELECT queue, count(*), min(run_at) FROM runs INDEXED BY runs_ready WHERE state = 'ready' GROUP BY queue
+-- ?1 queue, ?2 most rows counted
+SELECT count(*), min(run_at) FROM (SELECT run_at FROM runs INDEXED BY runs_ready WHERE state = 'ready' AND queue = ?1 LIMIT ?2)
+
+-- name: stats_lanes
+-- ?1 queue, ?2 most lanes: the oldest of the first runs of lanes. A lane is a
+-- tenant and a priority, and the index has its oldest first.
+WITH RECURSIVE lanes(seq) AS (
+  SELECT (SELECT seq FROM runs INDEXED BY runs_ready WHERE state = 'ready' AND queue = ?1 ORDER BY tenant, priority, run_at LIMIT 1)
+  UNION ALL
+  SELECT (
+    SELECT n.seq FROM runs n INDEXED BY runs_ready
+    WHERE n.state = 'ready' AND n.queue = ?1 AND (n.tenant, n.priority) > (l.tenant, l.priority)
+    ORDER BY n.tenant, n.priority, n.run_at LIMIT 1
+  ) FROM lanes JOIN runs l ON l.seq = lanes.seq
+  LIMIT ?2
+)
+SELECT min(run_at) FROM lanes JOIN runs ON runs.seq = lanes.seq
+
+-- name: queues_waiting
+WITH RECURSIVE queues(name) AS (
+  SELECT (SELECT min(queue) FROM runs INDEXED BY runs_waiting WHERE {waiting})
+  UNION ALL
+  SELECT (SELECT min(queue) FROM runs INDEXED BY runs_waiting WHERE {waiting} AND queue > q.name) FROM queues q WHERE q.name IS NOT NULL
+)
+SELECT name FROM queues WHERE name IS NOT NULL
 
 -- name: stats_waiting
--- ?1 now: how many are due, the earliest of them, how many are not, by state
-SELECT queue,
-  count(*) FILTER (WHERE run_at <= ?1),
-  min(run_at) FILTER (WHERE run_at <= ?1),
+-- ?1 now, ?2 queue, ?3 most rows counted, those due first: how many are due, the
+-- earliest of them, how many are not, by state
+SELECT count(*) FILTER (WHERE run_at <= ?1), min(run_at) FILTER (WHERE run_at <= ?1),
   count(*) FILTER (WHERE run_at > ?1 AND state = 'delayed'),
   count(*) FILTER (WHERE run_at > ?1 AND state = 'suspended')
-FROM runs INDEXED BY runs_waiting WHERE {waiting} GROUP BY queue
+FROM (SELECT run_at, state FROM runs INDEXED BY runs_waiting WHERE {waiting} AND queue = ?2 ORDER BY run_at LIMIT ?3)
 
 -- name: stats_running
 SELECT queue, count(*) FROM runs INDEXED BY runs_running WHERE state = 'running' GROUP BY queue

@@ -69,6 +69,14 @@ func TestConformanceInFile(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) storetest.DB { return openTest(tb, filepath.Join(tb.TempDir(), "runs.db")) })
 }
 
+func TestCountsStop(t *testing.T) {
+	storetest.RunBounds(t, func(tb testing.TB) storetest.DB {
+		d := openTest(tb, Memory).(testDB)
+		d.bounds = storetest.LowBounds()
+		return d
+	})
+}
+
 // A fixed seed that every store runs, and one of today's.
 func TestRandom(t *testing.T) {
 	for _, seed := range []uint64{1, uint64(time.Now().UnixNano())} {

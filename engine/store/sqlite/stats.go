@@ -10,29 +10,31 @@ import (
 )
 
 var (
-	qStatsReady   = named("stats_ready")
-	qStatsWaiting = named("stats_waiting")
-	qStatsRunning = named("stats_running")
-	qStatsEnded   = named("stats_ended")
-	qStatsWorkers = named("stats_workers")
+	qQueuesReady   = named("queues_ready")
+	qQueuesWaiting = named("queues_waiting")
+	qStatsReady    = named("stats_ready")
+	qStatsLanes    = named("stats_lanes")
+	qStatsWaiting  = named("stats_waiting")
+	qStatsRunning  = named("stats_running")
+	qStatsEnded    = named("stats_ended")
+	qStatsWorkers  = named("stats_workers")
 )
 
-// Stats implements store.Admin. It counts live runs by walking their indexes and
-// reads the finished ones from counts.
+// Stats implements store.Admin. It counts live runs by walking their indexes,
+// within bounds, and reads the finished ones from counts.
 func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	var out store.Stats
 	err := s.read(ctx, func(c *conn) error {
 		now := s.cfg.Clock().UnixMilli()
 		out = store.Stats{Now: fromMS(now)}
 		byName := map[string]*store.QueueStats{}
-		queue := func(q *call) *store.QueueStats {
-			name := q.colText(0)
+		queue := func(name string) *store.QueueStats {
 			if byName[name] == nil {
 				byName[name] = &store.QueueStats{Queue: name}
 			}
 			return byName[name]
 		}
-		err := c.snapshot(func() error { return c.stats(now, queue, &out.Workers) })
+		err := c.snapshot(func() error { return c.stats(now, s.bounds, queue, &out.Workers) })
 		if err != nil {
 			return err
 		}
@@ -48,31 +50,16 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	return out, nil
 }
 
-func (c *conn) stats(now int64, queue func(*call) *store.QueueStats, workers *int) error {
-	q := c.use(qStatsReady)
-	for q.step() {
-		s := queue(&q)
-		s.Ready, s.OldestDue = q.colInt(1), q.colTime(2)
-	}
-	if err := q.end(); err != nil {
+func (c *conn) stats(now int64, bounds store.StatsBounds, queue func(name string) *store.QueueStats, workers *int) error {
+	if err := c.statsReady(bounds, queue); err != nil {
 		return err
 	}
-	q = c.use(qStatsWaiting)
-	q.int(now)
-	for q.step() {
-		s := queue(&q)
-		s.Ready += q.colInt(1)
-		if due := q.colTime(2); !due.IsZero() && (s.OldestDue.IsZero() || due.Before(s.OldestDue)) {
-			s.OldestDue = due
-		}
-		s.Delayed, s.Suspended = q.colInt(3), q.colInt(4)
-	}
-	if err := q.end(); err != nil {
+	if err := c.statsWaiting(now, bounds, queue); err != nil {
 		return err
 	}
-	q = c.use(qStatsRunning)
+	q := c.use(qStatsRunning)
 	for q.step() {
-		s := queue(&q)
+		s := queue(q.colText(0))
 		s.Running = q.colInt(1)
 	}
 	if err := q.end(); err != nil {
@@ -80,7 +67,7 @@ func (c *conn) stats(now int64, queue func(*call) *store.QueueStats, workers *in
 	}
 	q = c.use(qStatsEnded)
 	for q.step() {
-		s := queue(&q)
+		s := queue(q.colText(0))
 		s.Done, s.Failed, s.Dead, s.Cancelled = q.colInt(1), q.colInt(2), q.colInt(3), q.colInt(4)
 	}
 	if err := q.end(); err != nil {
@@ -92,6 +79,78 @@ func (c *conn) stats(now int64, queue func(*call) *store.QueueStats, workers *in
 		*workers = int(q.colInt(0))
 	}
 	return q.end()
+}
+
+func (c *conn) statsReady(bounds store.StatsBounds, queue func(name string) *store.QueueStats) error {
+	names, err := c.names(qQueuesReady)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s := queue(name)
+		q := c.use(qStatsReady)
+		q.text(name)
+		q.int(bounds.Ready)
+		if q.step() {
+			s.Ready, s.OldestDue = q.colInt(0), q.colTime(1)
+		}
+		if err := q.end(); err != nil {
+			return err
+		}
+		if s.Ready < bounds.Ready {
+			continue
+		}
+		q = c.use(qStatsLanes)
+		q.text(name)
+		q.int(bounds.Lanes)
+		if q.step() {
+			s.OldestDue = earlier(s.OldestDue, q.colTime(0))
+		}
+		if err := q.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *conn) statsWaiting(now int64, bounds store.StatsBounds, queue func(name string) *store.QueueStats) error {
+	names, err := c.names(qQueuesWaiting)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		s := queue(name)
+		q := c.use(qStatsWaiting)
+		q.int(now)
+		q.text(name)
+		q.int(bounds.Timed)
+		if q.step() {
+			s.Ready = min(s.Ready+q.colInt(0), bounds.Ready)
+			s.OldestDue = earlier(s.OldestDue, q.colTime(1))
+			s.Delayed, s.Suspended = q.colInt(2), q.colInt(3)
+		}
+		if err := q.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// names are the texts that a statement without parameters answers.
+func (c *conn) names(st *statement) (out []string, err error) {
+	q := c.use(st)
+	for q.step() {
+		out = append(out, q.colText(0))
+	}
+	return out, q.end()
+}
+
+// earlier is the earlier of two instants that may be zero, which is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Now implements store.Clock. It reads the file: whoever asks wants to know besides

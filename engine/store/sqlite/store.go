@@ -19,6 +19,7 @@ type Store struct {
 	closing chan struct{}
 	polling sync.WaitGroup
 	once    sync.Once
+	bounds  store.StatsBounds
 }
 
 var _ store.Store = (*Store)(nil)
@@ -40,7 +41,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if !cfg.memory() {
 		cfg.place = &place{path: cfg.Path}
 	}
-	s := &Store{cfg: cfg, hub: newHub(), closing: make(chan struct{})}
+	s := &Store{cfg: cfg, hub: newHub(), closing: make(chan struct{}), bounds: store.DefaultStatsBounds()}
 	c, err := openChecked(&s.cfg)
 	if err == nil && !cfg.memory() {
 		if err = cfg.place.note(); err != nil {

@@ -31,6 +31,8 @@ const (
 	CodePageInvalid         = "X_JOB_PAGE_INVALID"
 	CodeReplayDiverged      = "X_REPLAY_DIVERGED"
 	CodeRowStatusUnknown    = "X_JOB_ROW_STATUS_UNKNOWN"
+	CodeScheduleLed         = "X_SCHEDULE_LED" // by a process that is alive
+	CodeScheduleNotFound    = "X_SCHEDULE_NOT_FOUND"
 	CodeStepDuplicate       = "X_STEP_DUPLICATE"
 	CodeStepFailed          = "X_STEP_FAILED"
 	CodeStepOutcomeUnknown  = "X_STEP_OUTCOME_UNKNOWN"

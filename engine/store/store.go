@@ -20,6 +20,7 @@ type Store interface {
 	Clock
 	Enqueuer
 	Notifier
+	Schedules
 	Settler
 	Steps
 	Workers

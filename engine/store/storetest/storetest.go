@@ -78,6 +78,7 @@ func Run(t *testing.T, open Factory) {
 		{"Workers", workerTests},
 		{"Reclaim", reclaimTests},
 		{"Operate", operateTests},
+		{"Schedules", scheduleTests},
 		{"List", listTests},
 		{"Stats", statsTests},
 		{"Wakes", wakeTests},

@@ -25,6 +25,8 @@ const (
 	CodeModuleMissing       = "X_MODULE_MISSING"
 	CodeNotCancellable      = "X_JOB_NOT_CANCELLABLE"
 	CodeNotFound            = "X_JOB_NOT_FOUND"
+	CodeNotPromotable       = "X_JOB_NOT_PROMOTABLE"
+	CodeNotRemovable        = "X_JOB_NOT_REMOVABLE"
 	CodeNotRequeueable      = "X_JOB_NOT_REQUEUEABLE"
 	CodeOutboxNotFound      = "X_OUTBOX_NOT_FOUND"
 	CodeOutboxNotRejected   = "X_OUTBOX_NOT_REJECTED" // only what was rejected is staged again

@@ -16,6 +16,7 @@ var ErrUnknown = errors.New("outcome unknown")
 // take the one role they need.
 type Store interface {
 	Admin
+	Auditor
 	Claimer
 	Clock
 	Enqueuer
@@ -292,9 +293,9 @@ type Notifier interface {
 type Admin interface {
 	// Get returns one run with input and output. Errors: X_JOB_NOT_FOUND.
 	Get(ctx context.Context, id string) (job.Run, error)
-	// List returns runs newest first, without Input and Output; newest is by id,
-	// since ids are time-ordered. Runs with a state of another build are left
-	// out. Errors: X_JOB_PAGE_INVALID, X_INVALID (State).
+	// List returns runs newest first (oldest first if asked), without Input and
+	// Output; newest is by id, since ids are time-ordered. Runs with a state of
+	// another build are left out. Errors: X_JOB_PAGE_INVALID, X_INVALID (State).
 	List(ctx context.Context, p ListParams) ([]job.Run, error)
 	// Attempts returns the timeline of a run in claim order.
 	Attempts(ctx context.Context, runID string) ([]job.AttemptRecord, error)
@@ -307,6 +308,13 @@ type Admin interface {
 	// X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live), X_JOB_DUPLICATE (another
 	// live run holds the key), X_INVALID (FromStep names no step).
 	Requeue(ctx context.Context, p RequeueParams) (job.Run, error)
+	// Promote makes a delayed run ready, due now if it was not; a ready one stays
+	// as it is. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_PROMOTABLE (suspended until a
+	// later time, running or terminal).
+	Promote(ctx context.Context, p PromoteParams) (job.Run, error)
+	// Delete removes a run that is not running, with its steps and attempts, and
+	// answers what it was. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REMOVABLE.
+	Delete(ctx context.Context, p DeleteParams) (job.Run, error)
 	// Purge deletes finished runs whose ExpiresAt has passed, oldest first,
 	// with their steps and attempts, and answers how many. It is not atomic:
 	// with an error it answers how many were deleted before it.
@@ -323,15 +331,34 @@ type ListParams struct {
 	Tenant   *string // "" is untenanted
 	IDPrefix string  // literal
 	Parent   string
-	Before   string // id of a run: only older ones, exclusive
-	Limit    int    // 0 is 100; at most 1,000
+	Code     string    // of the run's error
+	Since    time.Time // created then or later
+	Until    time.Time // created before
+	Before   string    // id of a run: only older ones, exclusive
+	After    string    // id of a run: only newer ones, exclusive
+	Oldest   bool      // oldest first
+	Limit    int       // 0 is 100; at most 1,000
 }
 
-// CancelParams cancels one run. Reason, when not empty, becomes its error.
+// CancelParams cancels one run. Reason, when not empty, becomes its error. By
+// is who does it, for the audit; so in the other verbs.
 type CancelParams struct {
 	ID        string
 	Reason    string
 	Retention time.Duration // 0 keeps it for ever
+	By        string
+}
+
+// PromoteParams makes one run due now.
+type PromoteParams struct {
+	ID string
+	By string
+}
+
+// DeleteParams removes one run.
+type DeleteParams struct {
+	ID string
+	By string
 }
 
 // RequeueParams runs a finished run again. FromStep deletes that step's record
@@ -341,6 +368,7 @@ type RequeueParams struct {
 	ID       string
 	FromStep string
 	Attempts int
+	By       string
 }
 
 // Stats are counts by queue and job, and the age of the oldest due run.

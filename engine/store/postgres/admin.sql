@@ -38,6 +38,29 @@ WITH w AS (
 ), {forget_keys}
 SELECT id FROM ended
 
+-- name: promote_run
+UPDATE {schema}.waiting SET state = 'ready', run_at = least(run_at, {now})
+WHERE id = $1 AND (state = 'delayed' OR state = 'suspended' AND run_at <= {now})
+
+-- name: delete_run
+-- $1 id, $2 the waiting states that this build knows. Answers the state it had.
+WITH ended AS (
+  DELETE FROM {schema}.waiting WHERE id = $1 AND state = ANY ($2::text[]) RETURNING id, job, queue, tenant, key, state
+), f AS (
+  DELETE FROM {schema}.finished WHERE id = $1 RETURNING id, queue, state
+), u AS MATERIALIZED (
+  SELECT id, state FROM ended UNION ALL SELECT id, state FROM f
+), steps AS (
+  DELETE FROM {schema}.steps s USING u WHERE s.run_id {of_u}
+), attempts AS (
+  DELETE FROM {schema}.attempts a USING u WHERE a.run_id {of_u}
+), inputs AS (
+  DELETE FROM {schema}.inputs i USING u WHERE i.run_id {of_u}
+), counted AS (
+  INSERT INTO {schema}.tally (queue, state, n) SELECT queue, state, -1 FROM f
+), {forget_keys}
+SELECT state FROM u
+
 -- name: lock_finished
 SELECT {finished_run} FROM {schema}.finished f WHERE f.id = $1 FOR UPDATE
 

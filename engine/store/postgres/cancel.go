@@ -40,8 +40,11 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (out job.Run, 
 			if err != nil {
 				return err
 			}
-			if out, err = s.get(ctx, tx, p.ID); err != nil || ended {
+			if out, err = s.get(ctx, tx, p.ID); err != nil {
 				return err
+			}
+			if ended {
+				return s.audit(ctx, tx, store.AuditEntry{By: p.By, Verb: store.AuditCancel, Kind: store.AuditRun, Subject: out.ID, Detail: p.Reason})
 			}
 			if out.State.Terminal() {
 				return &abi.Error{

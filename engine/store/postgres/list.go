@@ -16,16 +16,13 @@ const (
 	maxList     = 1000
 )
 
-// List implements store.Admin. Newest first is by id: ids are time-ordered, and
+// List implements store.Admin. Newest and oldest first are by id: ids are time-ordered, and
 // a page that goes on after an id needs nothing of the run it names, which may
 // have been purged since.
 func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error) {
-	limit := p.Limit
-	switch {
-	case limit == 0:
-		limit = defaultList
-	case limit < 0 || limit > maxList:
-		return nil, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d runs", p.Limit), Fix: fmt.Sprintf("ask for 1 to %d", maxList)}
+	limit, err := pageLimit(p.Limit)
+	if err != nil {
+		return nil, err
 	}
 	l, none, err := listing(p)
 	if err != nil || none {
@@ -54,9 +51,21 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error)
 	return out, nil
 }
 
+// pageLimit is how many entries a page of a listing has.
+func pageLimit(asked int) (int, error) {
+	switch {
+	case asked == 0:
+		return defaultList, nil
+	case asked < 0 || asked > maxList:
+		return 0, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d entries", asked), Fix: fmt.Sprintf("ask for 1 to %d", maxList)}
+	}
+	return asked, nil
+}
+
 // list is a listing's statement on its way.
 type list struct {
 	state job.State
+	order string   // "" or " DESC"
 	where []string // conditions, in which {t} is the table
 	args  []any
 }
@@ -73,6 +82,9 @@ func (l *list) add(cond string, args ...any) {
 // listing composes the conditions of a filter from fixed texts; what the caller
 // gave is bound. none means that no run can match.
 func listing(p store.ListParams) (l list, none bool, err error) {
+	if !p.Oldest {
+		l.order = " DESC"
+	}
 	if p.State != "" {
 		if l.state, err = job.ParseState(string(p.State)); err != nil {
 			return l, false, errInvalid("%v", err)
@@ -101,18 +113,31 @@ func listing(p store.ListParams) (l list, none bool, err error) {
 		}
 		l.add("{t}.id BETWEEN $ AND $", low.param(), high.param())
 	}
-	if p.Before != "" {
-		before, ok := parseUUID(p.Before)
-		if !ok {
-			return l, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", p.Before), Fix: "use the last id of the page before"}
+	if p.Code != "" {
+		// The stored text begins with it, see jsonText.
+		l.add("starts_with({t}.error, $)", strings.TrimSuffix(*failureText(&job.Failure{Code: p.Code}), "}"))
+	}
+	if !p.Since.IsZero() {
+		l.add("{t}.created_at >= $", p.Since)
+	}
+	if !p.Until.IsZero() {
+		l.add("{t}.created_at < $", p.Until)
+	}
+	for _, cursor := range []struct{ id, cond string }{{p.Before, "{t}.id < $"}, {p.After, "{t}.id > $"}} {
+		if cursor.id == "" {
+			continue
 		}
-		l.add("{t}.id < $", before.param())
+		id, ok := parseUUID(cursor.id)
+		if !ok {
+			return l, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", cursor.id), Fix: "use the last id of the page before"}
+		}
+		l.add(cursor.cond, id.param())
 	}
 	return l, false, nil
 }
 
 // text is the statement: a page of each table that may hold such runs, and the
-// newest of those.
+// first of those.
 func (l *list) text(limit int) string {
 	n := strconv.Itoa(limit)
 	part := func(projection, table, t, state string) string {
@@ -127,7 +152,7 @@ func (l *list) text(limit int) string {
 		if len(where) > 0 {
 			text += " WHERE " + strings.Join(where, " AND ")
 		}
-		return text + " ORDER BY " + t + ".id DESC LIMIT " + n + ")"
+		return text + " ORDER BY " + t + ".id" + l.order + " LIMIT " + n + ")"
 	}
 	// The state is written out: a partial index serves only a condition that the
 	// planner can see.
@@ -150,5 +175,5 @@ func (l *list) text(limit int) string {
 	if len(parts) == 1 {
 		return parts[0]
 	}
-	return strings.Join(parts, " UNION ALL ") + " ORDER BY id DESC LIMIT " + n
+	return strings.Join(parts, " UNION ALL ") + " ORDER BY id" + l.order + " LIMIT " + n
 }

@@ -75,10 +75,13 @@ func (w *weekly) due() bool {
 }
 
 // tendWeeks makes the partitions of the weeks to come and drops those that have
-// expired; it answers how many runs were in them. A table that is in use for the
+// expired, and old entries of the audit; it answers how many runs were in them. A table that is in use for the
 // moment is left for another time.
 func (s *Store) tendWeeks(ctx context.Context) (int, error) {
 	if _, err := s.count(ctx, call{st: qExtend}); err != nil && sqlState(err) != lockNotAvailable {
+		return 0, err
+	}
+	if err := s.purgeAudit(ctx); err != nil {
 		return 0, err
 	}
 	return s.count(ctx, call{st: qDropExpired})

@@ -56,6 +56,10 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run
 		if out, err = s.get(ctx, tx, r.ID); err != nil {
 			return err
 		}
+		e := store.AuditEntry{By: p.By, Verb: store.AuditRetry, Kind: store.AuditRun, Subject: out.ID, Detail: p.Detail()}
+		if err := s.audit(ctx, tx, e); err != nil {
+			return err
+		}
 		return s.notes.in(ctx, tx, []string{out.Queue})
 	})
 	if err != nil {

@@ -25,6 +25,10 @@ UPDATE runs SET state = 'ready', attempt = 0, max_attempts = ?3, orphans = 0, st
   finished_at = NULL, expires_at = NULL, output = NULL, progress = NULL, progress_note = NULL
 WHERE seq = ?1
 
+-- name: promote_run
+-- ?1 seq, ?2 now
+UPDATE runs SET state = 'ready', run_at = min(run_at, ?2) WHERE seq = ?1
+
 -- name: step_seq
 SELECT seq FROM steps WHERE run = ?1 AND name = ?2
 

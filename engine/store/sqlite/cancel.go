@@ -47,7 +47,7 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (job.Run, erro
 		}
 		tx.group.count(r.Queue, job.Cancelled, 1)
 		out = r
-		return nil
+		return tx.audit(store.AuditEntry{By: p.By, Verb: store.AuditCancel, Kind: store.AuditRun, Subject: r.ID, Detail: p.Reason})
 	})
 	if err != nil {
 		return job.Run{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -28,16 +29,13 @@ var listIndex = map[job.State]string{
 	job.Cancelled: "runs_ended",
 }
 
-// List implements store.Admin. Newest first is by id: ids are time-ordered, and
+// List implements store.Admin. Newest and oldest first are by id: ids are time-ordered, and
 // a page that goes on after an id needs nothing of the run it names, which may
 // have been purged since.
 func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error) {
-	limit := p.Limit
-	switch {
-	case limit == 0:
-		limit = defaultList
-	case limit < 0 || limit > maxList:
-		return nil, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d runs", p.Limit), Fix: fmt.Sprintf("ask for 1 to %d", maxList)}
+	limit, err := pageLimit(p.Limit)
+	if err != nil {
+		return nil, err
 	}
 	text, bind, none, err := listQuery(p)
 	if err != nil || none {
@@ -73,6 +71,17 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error)
 	return out, nil
 }
 
+// pageLimit is how many entries a page of a listing has.
+func pageLimit(asked int) (int, error) {
+	switch {
+	case asked == 0:
+		return defaultList, nil
+	case asked < 0 || asked > maxList:
+		return 0, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d entries", asked), Fix: fmt.Sprintf("ask for 1 to %d", maxList)}
+	}
+	return asked, nil
+}
+
 // listQuery composes the statement for a filter from fixed texts; what the
 // caller gave is bound. none means that no run can match.
 func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, err error) {
@@ -83,6 +92,7 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 		bind = append(bind, b...)
 	}
 	textArg := func(v string) func(*call) { return func(q *call) { q.text(v) } }
+	msArg := func(at time.Time) func(*call) { return func(q *call) { q.int(at.UnixMilli()) } }
 	idArg := func(u uuid) func(*call) { return func(q *call) { q.blob(u[:]) } }
 
 	if p.State != "" {
@@ -128,18 +138,34 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 		index = "runs_id"
 		add("id BETWEEN ? AND ?", idArg(low), idArg(high))
 	}
-	if p.Before != "" {
-		before, ok := parseUUID(p.Before)
-		if !ok {
-			return "", nil, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", p.Before), Fix: "use the last id of the page before"}
+	if p.Code != "" {
+		add("error_code = ?", textArg(p.Code))
+	}
+	if !p.Since.IsZero() {
+		add("created_at >= ?", msArg(p.Since))
+	}
+	if !p.Until.IsZero() {
+		add("created_at < ?", msArg(p.Until))
+	}
+	for _, cursor := range []struct{ id, cond string }{{p.Before, "id < ?"}, {p.After, "id > ?"}} {
+		if cursor.id == "" {
+			continue
 		}
-		add("id < ?", idArg(before))
+		id, ok := parseUUID(cursor.id)
+		if !ok {
+			return "", nil, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", cursor.id), Fix: "use the last id of the page before"}
+		}
+		add(cursor.cond, idArg(id))
 	}
 	text = "SELECT " + listColumns + " FROM runs INDEXED BY " + index
 	if len(where) > 0 {
 		text += " WHERE " + strings.Join(where, " AND ")
 	}
-	return text + " ORDER BY id DESC", bind, false, nil
+	order := " ORDER BY id DESC"
+	if p.Oldest {
+		order = " ORDER BY id"
+	}
+	return text + order, bind, false, nil
 }
 
 // listColumns are the {run} columns, as the statements have them.

@@ -60,14 +60,10 @@ func (t *tx) purge(limit int) (int, error) {
 		return 0, err
 	}
 	for _, r := range runs {
-		for _, st := range qDeleteRun {
-			q := t.use(st)
-			q.int(r.seq)
-			if err := q.exec(); err != nil {
-				return 0, err
-			}
+		if err := t.deleteRun(r.seq); err != nil {
+			return 0, err
 		}
 		t.group.count(r.queue, r.state, -1)
 	}
-	return len(runs), nil
+	return len(runs), t.purgeAudit(limit)
 }

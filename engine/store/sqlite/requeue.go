@@ -69,7 +69,7 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, er
 		tx.group.count(r.Queue, ended, -1)
 		tx.group.wake(r.Queue)
 		out = r
-		return nil
+		return tx.audit(store.AuditEntry{By: p.By, Verb: store.AuditRetry, Kind: store.AuditRun, Subject: r.ID, Detail: p.Detail()})
 	})
 	if err != nil {
 		return job.Run{}, err

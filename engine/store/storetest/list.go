@@ -105,24 +105,7 @@ var listTests = []test{
 		e.wantList(store.ListParams{Queue: "_"})
 	}},
 	{"every state", func(e *env) {
-		e.register("w")
-		want := map[job.State]string{}
-		for _, end := range []struct {
-			outcome job.Outcome
-			to      job.State
-		}{{job.Completed, job.Done}, {job.Dropped, job.Failed}, {job.DeadLettered, job.Dead}, {job.Slept, job.Suspended}} {
-			want[end.to] = e.add(store.EnqueueParams{})
-			r := e.claimOne("w")
-			e.settle(store.SettleParams{Ref: refOf(r), Outcome: end.outcome, To: end.to, Delay: time.Hour})
-		}
-		want[job.Running] = e.add(store.EnqueueParams{})
-		e.claimOne("w")
-		want[job.Cancelled] = e.add(store.EnqueueParams{})
-		if _, err := e.db.Cancel(e.ctx, store.CancelParams{ID: want[job.Cancelled]}); err != nil {
-			e.Fatal(err)
-		}
-		want[job.Ready] = e.add(store.EnqueueParams{})
-		want[job.Delayed] = e.add(store.EnqueueParams{Delay: time.Hour})
+		want := e.inEachState()
 		for _, st := range job.States {
 			e.wantList(store.ListParams{State: st}, want[st])
 			e.wantList(store.ListParams{State: st, IDPrefix: want[st], Queue: queueA, Job: jobA}, want[st])
@@ -146,6 +129,48 @@ var listTests = []test{
 		for _, p := range []string{"%", "_", "0_97", "0197%", "01970000aaaa", "x", "01A", a + "0", "0197\x00"} {
 			e.wantList(store.ListParams{IDPrefix: p})
 		}
+	}},
+	{"by the code of the run's error", func(e *env) {
+		e.register("w")
+		var want []string
+		for _, code := range []string{"X_CARD", "X_CARD_DECLINED", "", "X_CARD"} {
+			id := e.add(store.EnqueueParams{})
+			e.settle(store.SettleParams{Ref: refOf(e.claimOne("w")), Outcome: job.DeadLettered, To: job.Dead,
+				Error: &job.Failure{Code: code, Message: `a \u0000 and a "quote"`, Fix: "X_CARD"}})
+			if code == "X_CARD" {
+				want = append([]string{id}, want...)
+			}
+		}
+		e.wantList(store.ListParams{Code: "X_CARD"}, want...)
+		e.wantList(store.ListParams{Code: "X_CARD", State: job.Dead, Limit: 1}, want[0])
+		e.wantList(store.ListParams{Code: `X_CARD","message`})
+		e.wantList(store.ListParams{Code: "X%"})
+	}},
+	{"by the time of creation, the first instant included and the last not", func(e *env) {
+		var at []time.Time
+		var id []string
+		for range 3 {
+			id = append(id, e.add(store.EnqueueParams{}))
+			at = append(at, e.get(id[len(id)-1]).CreatedAt)
+			e.db.Advance(time.Minute)
+		}
+		e.wantList(store.ListParams{Since: at[1]}, id[2], id[1])
+		e.wantList(store.ListParams{Until: at[1]}, id[0])
+		e.wantList(store.ListParams{Since: at[1], Until: at[2]}, id[1])
+	}},
+	// (O4, O7)
+	{"oldest first, from a run on", func(e *env) {
+		r := e.start("w", store.EnqueueParams{ID: uid(2)})
+		e.finish(r, job.Completed, job.Done)
+		e.add(store.EnqueueParams{ID: uid(1)})
+		e.add(store.EnqueueParams{ID: uid(4)})
+		e.add(store.EnqueueParams{ID: uid(3)})
+		e.wantList(store.ListParams{Oldest: true}, uid(1), uid(2), uid(3), uid(4))
+		e.wantList(store.ListParams{Oldest: true, After: uid(1), Limit: 2}, uid(2), uid(3))
+		e.wantList(store.ListParams{Oldest: true, After: uid(1), State: job.Ready}, uid(3), uid(4))
+		e.wantList(store.ListParams{After: uid(2), Before: uid(4)}, uid(3))
+		_, err := e.db.List(e.ctx, store.ListParams{After: "page two"})
+		e.wantRefused(err, job.CodePageInvalid)
 	}},
 	{"rows carry everything but input and output", func(e *env) {
 		r := e.start("w", store.EnqueueParams{Tenant: "t", Key: "k", Priority: 3, Input: []byte("1"), EnqueuedBy: "me", Traceparent: "tp"})

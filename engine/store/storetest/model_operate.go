@@ -128,6 +128,33 @@ func (m *model) requeue(p store.RequeueParams) string {
 	return ""
 }
 
+func (m *model) promote(id string) string {
+	r := m.runs[id]
+	switch {
+	case r == nil:
+		return job.CodeNotFound
+	case !r.State.Promotable() && !m.due(r):
+		return job.CodeNotPromotable
+	}
+	if r.State = job.Ready; m.now.Before(r.RunAt) {
+		r.RunAt = m.now
+	}
+	return ""
+}
+
+func (m *model) remove(id string) string {
+	r := m.runs[id]
+	switch {
+	case r == nil:
+		return job.CodeNotFound
+	case !r.State.Removable():
+		return job.CodeNotRemovable
+	}
+	delete(m.runs, id)
+	m.purged[id] = true
+	return ""
+}
+
 // purge deletes everything that has expired.
 func (m *model) purge() int {
 	n := 0

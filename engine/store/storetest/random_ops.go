@@ -210,6 +210,18 @@ func (x *random) requeueOne() {
 	x.same(x.m.requeue(p), abi.CodeOf(err))
 }
 
+func (x *random) promoteOne() {
+	id := x.anyRun()
+	_, err := x.db.Promote(x.ctx, store.PromoteParams{ID: id})
+	x.same(x.m.promote(id), abi.CodeOf(err))
+}
+
+func (x *random) deleteOne() {
+	id := x.anyRun()
+	_, err := x.db.Delete(x.ctx, store.DeleteParams{ID: id})
+	x.same(x.m.remove(id), abi.CodeOf(err))
+}
+
 func (x *random) purgeSome() {
 	n, err := x.db.Purge(x.ctx, 10_000)
 	if err != nil {

@@ -79,6 +79,7 @@ func Run(t *testing.T, open Factory) {
 		{"Reclaim", reclaimTests},
 		{"Operate", operateTests},
 		{"Schedules", scheduleTests},
+		{"Verbs", verbTests},
 		{"List", listTests},
 		{"Stats", statsTests},
 		{"Wakes", wakeTests},

@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Auditor tells who did what. Each verb of an operator writes its entry in the
+// commit that does it: what was refused or rolled back left none.
+type Auditor interface {
+	// Audit returns entries, newest first. Errors: X_JOB_PAGE_INVALID.
+	Audit(ctx context.Context, p AuditParams) ([]AuditEntry, error)
+}
+
+// AuditRetention is how long an entry is kept: Purge deletes older ones, a
+// bounded number at a time.
+const AuditRetention = 90 * 24 * time.Hour
+
+// AuditVerb is what an operator did.
+type AuditVerb string
+
+const (
+	AuditCancel  AuditVerb = "cancel"
+	AuditRetry   AuditVerb = "retry"
+	AuditPromote AuditVerb = "promote"
+	AuditDelete  AuditVerb = "delete"
+)
+
+// AuditKind is what it was done to.
+type AuditKind string
+
+// AuditRun entries have the id of a run as their subject.
+const AuditRun AuditKind = "run"
+
+// AuditEntry is one thing that was done.
+type AuditEntry struct {
+	ID      int64 // rises with time
+	At      time.Time
+	By      string // "" is unnamed
+	Verb    AuditVerb
+	Kind    AuditKind
+	Subject string
+	Detail  string // a reason, or what was asked for besides; never a payload
+}
+
+// Detail says what of a requeue is not the usual.
+func (p RequeueParams) Detail() string {
+	var parts []string
+	if p.FromStep != "" {
+		parts = append(parts, "from step "+p.FromStep)
+	}
+	if p.Attempts > 0 {
+		parts = append(parts, "attempts "+strconv.Itoa(p.Attempts))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// AuditParams filters. Zero values filter nothing.
+type AuditParams struct {
+	Kind    AuditKind
+	Subject string // only with Kind
+	Before  int64  // id of an entry: only older ones, exclusive
+	Limit   int    // 0 is 100; at most 1,000
+}

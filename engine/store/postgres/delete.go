@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var qDeleteRun = named("delete_run")
+
+// Delete implements store.Admin.
+func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, err error) {
+	id, ok := parseUUID(p.ID)
+	if !ok {
+		return out, errNotFound(p.ID)
+	}
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		for range cancelTries {
+			if out, err = s.get(ctx, tx, p.ID); err != nil {
+				return err
+			}
+			if !out.State.Removable() {
+				return &abi.Error{
+					Code:    job.CodeNotRemovable,
+					Message: fmt.Sprintf("run %s is %s", out.ID, out.State),
+					Fix:     "cancel it first: runner jobs cancel " + out.ID,
+				}
+			}
+			gone := ""
+			err := s.run(ctx, tx, call{st: qDeleteRun, args: []any{id.param(), waitingStates}, scan: func(r *row) error {
+				gone = r.text()
+				return nil
+			}})
+			if err != nil {
+				return err
+			}
+			if gone != "" {
+				out.State = job.State(gone) // it may have changed since it was read
+				return s.audit(ctx, tx, store.AuditEntry{
+					By: p.By, Verb: store.AuditDelete, Kind: store.AuditRun, Subject: out.ID, Detail: out.Job + ", " + gone,
+				})
+			}
+			// It moved while the statement waited for it: look again.
+		}
+		return &abi.Error{Code: job.CodeDatabaseBusy, Message: fmt.Sprintf("run %s changes too fast to be deleted", p.ID), Fix: "try again"}
+	})
+	if err != nil {
+		return job.Run{}, err
+	}
+	return out, nil
+}

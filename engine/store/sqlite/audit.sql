@@ -1,0 +1,20 @@
+-- name: add_audit
+INSERT INTO audit (at, actor, verb, kind, subject, detail) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+
+-- name: list_audit
+-- ?1 the id before which, ?2 limit
+SELECT id, at, actor, verb, kind, subject, detail FROM audit WHERE id < ?1 ORDER BY id DESC LIMIT ?2
+
+-- name: list_audit_kind
+-- ?1 the id before which, ?2 limit, ?3 kind
+SELECT id, at, actor, verb, kind, subject, detail FROM audit INDEXED BY audit_subject
+WHERE kind = ?3 AND id < ?1 ORDER BY id DESC LIMIT ?2
+
+-- name: list_audit_subject
+-- ?1 the id before which, ?2 limit, ?3 kind, ?4 subject
+SELECT id, at, actor, verb, kind, subject, detail FROM audit INDEXED BY audit_subject
+WHERE kind = ?3 AND subject = ?4 AND id < ?1 ORDER BY id DESC LIMIT ?2
+
+-- name: purge_audit
+-- ?1 the instant before which, ?2 limit: ids rise with time
+DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT ?2) AND at < ?1

@@ -35,7 +35,7 @@ func TestMigrate(t *testing.T) {
 
 	m = migrator(t, Config{Path: path, Create: true})
 	applied, err := m.Migrate(t.Context())
-	if err != nil || !slices.Equal(applied, []int{1}) {
+	if err != nil || len(applied) != m.Latest() || !slices.IsSorted(applied) || applied[0] != 1 {
 		t.Fatalf("applied %v, %v", applied, err)
 	}
 	if v, err := m.Version(t.Context()); v != m.Latest() || err != nil {

@@ -9,4 +9,5 @@ CREATE TABLE audit (
   detail  TEXT    NOT NULL
 ) STRICT;
 
+CREATE INDEX audit_at ON audit (at);
 CREATE INDEX audit_subject ON audit (kind, subject, id);

@@ -7,7 +7,7 @@ SELECT id, at, actor, verb, kind, subject, detail FROM audit WHERE id < ?1 ORDER
 
 -- name: list_audit_kind
 -- ?1 the id before which, ?2 limit, ?3 kind
-SELECT id, at, actor, verb, kind, subject, detail FROM audit WHERE kind = ?3 AND id < ?1 ORDER BY id DESC LIMIT ?2
+SELECT id, at, actor, verb, kind, subject, detail FROM audit NOT INDEXED WHERE kind = ?3 AND id < ?1 ORDER BY id DESC LIMIT ?2
 
 -- name: list_audit_subject
 -- ?1 the id before which, ?2 limit, ?3 kind, ?4 subject

@@ -103,7 +103,7 @@ func TestOpenRefusesWhatItCannotUse(t *testing.T) {
 	t.Run("a schema of another version", func(t *testing.T) {
 		connected(t, cfg.URL, func(c *pgx.Conn) {
 			set := func(version int) {
-				if _, err := c.Exec(ctx, cfg.dialect().fill("UPDATE {schema}.schema_version SET version = $1"), version); err != nil {
+				if _, err := c.Exec(ctx, cfg.dialect().fill("UPDATE {schema}.schema_version SET version = $1 WHERE version = (SELECT max(version) FROM {schema}.schema_version)"), version); err != nil {
 					t.Fatal(err)
 				}
 			}

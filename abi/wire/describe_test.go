@@ -91,12 +91,16 @@ func TestHTTPRequestIsChecked(t *testing.T) {
 		{`{"url":"https:/a/hunter2"}`, abi.CodeInvalid, "scheme"},
 		{`{"url":"https://a/","headers":{"X\r\nY":"b"}}`, abi.CodeInvalid, "header's name"},
 		{`{"url":"https://a/","headers":{"X":"b\r\nY: c"}}`, abi.CodeInvalid, `header "X"`},
+		{`{"url":"https://a/","headers":{"X":"b\u0001c"}}`, abi.CodeInvalid, `header "X"`},
+		{`{"url":"https://a/","headers":{"X":"b\u007fc"}}`, abi.CodeInvalid, `header "X"`},
+		{`{"url":"https://a/","headers":{"X":"` + strings.Repeat("b", maxHeader+1) + `"}}`, abi.CodeLimit, `header "X"`},
+		{`{"url":"https://a/","headers":{"X-A":"b","x-a":"c"}}`, abi.CodeInvalid, `"x-a" is there twice`},
 		{`{"url":"https://a/","body":"a","body64":"YQ=="}`, abi.CodeInvalid, "both body and body64"},
 		{`{"url":"https://a/","body64":"?"}`, abi.CodeInvalid, "not base64"},
 		{`{"url":"https://a/","timeout_ms":-1}`, abi.CodeInvalid, "timeout_ms"},
 		{`{"url":"https://a/","redirect":true}`, abi.CodeInvalid, `unknown field "redirect"`},
 		{`{"url":"https://a/` + strings.Repeat("a", maxURL) + `"}`, abi.CodeLimit, "URL of"},
-		{`{"url":"https://a/","body":"` + strings.Repeat("a", MaxHTTPBody+1) + `"}`, abi.CodeLimit, "body of"},
+		{`{"url":"https://a/","body":"` + strings.Repeat("a", maxHTTPBody+1) + `"}`, abi.CodeLimit, "body of"},
 		{`{"url":"https://a/","headers":{` + manyHeaders(101) + `}}`, abi.CodeLimit, "101 headers"},
 	} {
 		_, err := DecodeHTTPRequest([]byte(c.json))

@@ -8,12 +8,6 @@ import (
 	"github.com/jobrunner/runner/abi"
 )
 
-// AppendHTTPRequest appends r as JSON.
-func AppendHTTPRequest(dst []byte, r abi.HTTPRequest) ([]byte, error) {
-	b, err := json.Marshal(r)
-	return append(dst, b...), err
-}
-
 // AppendHTTPResponse appends the answer with that body as JSON: as text where
 // it is UTF-8, as base64 otherwise. Body and Body64 of r are not used.
 func AppendHTTPResponse(dst []byte, r abi.HTTPResponse, body []byte) ([]byte, error) {

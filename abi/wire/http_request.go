@@ -9,13 +9,12 @@ import (
 
 // Bounds of an HTTPRequest.
 const (
-	// MaxHTTPBody bounds the body of a request and of a response, in bytes.
-	MaxHTTPBody = 8 << 20
-	maxURL      = 8 << 10
+	maxHTTPBody = 8 << 20 // bytes, decoded
+	maxURL      = 8 << 10 // bytes
 	maxHeaders  = 100
-	maxHeader   = 8 << 10
+	maxHeader   = 8 << 10 // bytes of a name or of a value
 	// maxHTTPArg leaves room for a body in base64 and for escapes.
-	maxHTTPArg = 2 * MaxHTTPBody
+	maxHTTPArg = 2 * maxHTTPBody
 )
 
 // HTTPRequest is a checked abi.HTTPRequest: its body decoded.
@@ -27,8 +26,8 @@ type HTTPRequest struct {
 // DecodeHTTPRequest is the argument of http_fetch. The method is GET where none
 // is given; the URL is absolute, http or https, without user information (which
 // would end up in logs); header names and values are such that none can smuggle
-// another. What breaks this is a Refusal with CodeInvalid, a body larger than
-// MaxHTTPBody one with CodeLimit. Which URLs are allowed is not asked here.
+// another, and no name is there twice in two spellings. What breaks this is a Refusal with CodeInvalid, a body larger than
+// maxHTTPBody one with CodeLimit. Which URLs are allowed is not asked here.
 func DecodeHTTPRequest(b []byte) (HTTPRequest, error) {
 	var r HTTPRequest
 	if err := JSON(abi.FuncHTTPFetch, "the request", b, maxHTTPArg); err != nil {
@@ -46,16 +45,8 @@ func DecodeHTTPRequest(b []byte) (HTTPRequest, error) {
 	if err := checkURL(r.URL); err != nil {
 		return r, err
 	}
-	if len(r.Headers) > maxHeaders {
-		return r, limit("", "%d headers, more than the %d allowed", len(r.Headers), maxHeaders)
-	}
-	for name, value := range r.Headers {
-		if !token(name) || len(name) > maxHeader {
-			return r, invalid("", "a header's name is no HTTP token")
-		}
-		if len(value) > maxHeader || strings.ContainsAny(value, "\r\n\x00") {
-			return r, invalid("", "the value of header %q is too long or has a line break", clip(name, 64))
-		}
+	if err := checkHeaders(r.Headers); err != nil {
+		return r, err
 	}
 	switch {
 	case r.Body != "" && r.Body64 != "":
@@ -68,8 +59,8 @@ func DecodeHTTPRequest(b []byte) (HTTPRequest, error) {
 	case r.Body != "":
 		r.Content = []byte(r.Body)
 	}
-	if len(r.Content) > MaxHTTPBody {
-		return r, limit("send it in parts", "a body of %d bytes, more than the %d allowed", len(r.Content), MaxHTTPBody)
+	if len(r.Content) > maxHTTPBody {
+		return r, limit("send it in parts", "a body of %d bytes, more than the %d allowed", len(r.Content), maxHTTPBody)
 	}
 	if r.TimeoutMS < 0 {
 		return r, invalid("leave timeout_ms out for the host's default", "timeout_ms is %d", r.TimeoutMS)
@@ -78,6 +69,29 @@ func DecodeHTTPRequest(b []byte) (HTTPRequest, error) {
 		return r, err
 	}
 	return r, nil
+}
+
+func checkHeaders(headers map[string]string) error {
+	if len(headers) > maxHeaders {
+		return limit("send the data in the body", "%d headers, more than the %d allowed", len(headers), maxHeaders)
+	}
+	seen := make(map[string]bool, len(headers))
+	for name, value := range headers {
+		if !token(name) || len(name) > maxHeader {
+			return invalid("use letters, digits and hyphens", "a header's name is no HTTP token")
+		}
+		if seen[strings.ToLower(name)] {
+			return invalid("join the values with a comma", "the header %q is there twice", clip(strings.ToLower(name), 64))
+		}
+		seen[strings.ToLower(name)] = true
+		if len(value) > maxHeader {
+			return limit("send the data in the body", "the value of header %q has %d bytes, more than the %d allowed", clip(name, 64), len(value), maxHeader)
+		}
+		if strings.ContainsFunc(value, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			return invalid("send it in the body, or encode it", "the value of header %q has a line break or another control character", clip(name, 64))
+		}
+	}
+	return nil
 }
 
 // checkURL looks at a URL's outline. Whoever dials parses it: package net/url is

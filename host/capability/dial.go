@@ -2,6 +2,7 @@ package capability
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/netip"
@@ -24,6 +25,8 @@ func (e *privateAddressError) Error() string {
 // that address or localhost. That a pattern allows the host was checked before.
 type dialer struct {
 	resolver *net.Resolver // nil is the system's
+	tls      *tls.Config   // of every connection, but for the server's name
+	timeout  time.Duration // of connecting, and of the TLS handshake after it
 }
 
 const (
@@ -31,14 +34,40 @@ const (
 	keepAlive      = 30 * time.Second
 )
 
+// requestKey is the context key of the context that ends with a request.
+type requestKey struct{}
+
+// forRequest makes ctx say which request a connection is made for.
+func forRequest(ctx context.Context) context.Context {
+	return context.WithValue(ctx, requestKey{}, ctx)
+}
+
+// withRequest is ctx, also ended by the request that the connection is made
+// for. http.Transport would go on connecting for some later request: a guest
+// that gives up after a millisecond, again and again, would fill the process
+// with sockets.
+func withRequest(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := func() bool { return true }
+	if request, ok := ctx.Value(requestKey{}).(context.Context); ok {
+		stop = context.AfterFunc(request, func() { cancel(context.Cause(request)) })
+	}
+	return ctx, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
 // DialContext is for http.Transport: addr is host:port as in the URL.
 func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := withRequest(ctx)
+	defer cancel()
 	nd := net.Dialer{
-		Timeout:   connectTimeout,
+		Timeout:   d.timeout,
 		KeepAlive: keepAlive,
 		Resolver:  d.resolver,
 		// The address is the resolved one, right before the connection is made.
@@ -51,6 +80,27 @@ func (d dialer) DialContext(ctx context.Context, network, addr string) (net.Conn
 		},
 	}
 	return nd.DialContext(ctx, network, addr)
+}
+
+// DialTLSContext is DialContext with a TLS handshake, which ends with the
+// request too.
+func (d dialer) DialTLSContext(ctx context.Context, network, addr string) (net.Conn, error) {
+	raw, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := withRequest(ctx)
+	defer cancel()
+	ctx, cancelTimeout := context.WithTimeout(ctx, d.timeout)
+	defer cancelTimeout()
+	c := d.tls.Clone()
+	c.ServerName, _, _ = net.SplitHostPort(addr) // DialContext could split it
+	conn := tls.Client(raw, c)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close() // its handshake has failed
+		return nil, err
+	}
+	return conn, nil
 }
 
 // permitted is why a request to host may not connect to ip.
@@ -72,6 +122,18 @@ func permitted(host string, ip netip.Addr) error {
 
 // public reports whether ip is an address of the public Internet.
 func public(ip netip.Addr) bool {
+	// Of IPv6, one block is given out; addresses that carry an IPv4 address are
+	// judged by it.
+	if b := ip.As16(); ip.Is6() {
+		switch {
+		case nat64.Contains(ip):
+			return public(netip.AddrFrom4([4]byte(b[12:16])))
+		case sixToFour.Contains(ip):
+			return public(netip.AddrFrom4([4]byte(b[2:6])))
+		case !given.Contains(ip):
+			return false
+		}
+	}
 	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
 		return false
 	}
@@ -80,24 +142,16 @@ func public(ip netip.Addr) bool {
 			return false
 		}
 	}
-	// Addresses that carry an IPv4 address are judged by it.
-	if b := ip.As16(); ip.Is6() {
-		switch {
-		case nat64.Contains(ip):
-			return public(netip.AddrFrom4([4]byte(b[12:16])))
-		case sixToFour.Contains(ip):
-			return public(netip.AddrFrom4([4]byte(b[2:6])))
-		}
-	}
 	return true
 }
 
 var (
+	given     = netip.MustParsePrefix("2000::/3")
 	nat64     = netip.MustParsePrefix("64:ff9b::/96")
 	sixToFour = netip.MustParsePrefix("2002::/16")
 
-	// notPublic are the blocks of the IANA special-purpose registries that the
-	// methods of netip.Addr do not cover.
+	// notPublic are the blocks of the IANA special-purpose registries that
+	// neither the methods of netip.Addr nor given leave out.
 	notPublic = []netip.Prefix{
 		netip.MustParsePrefix("0.0.0.0/8"),       // this network
 		netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers, and by clouds for metadata
@@ -108,13 +162,8 @@ var (
 		netip.MustParsePrefix("198.51.100.0/24"), // documentation
 		netip.MustParsePrefix("203.0.113.0/24"),  // documentation
 		netip.MustParsePrefix("240.0.0.0/4"),     // reserved
-		netip.MustParsePrefix("::/96"),           // compatible with IPv4, long gone
-		netip.MustParsePrefix("64:ff9b:1::/48"),  // local translation
-		netip.MustParsePrefix("100::/64"),        // discard
 		netip.MustParsePrefix("2001::/23"),       // protocol assignments, Teredo
 		netip.MustParsePrefix("2001:db8::/32"),   // documentation
 		netip.MustParsePrefix("3fff::/20"),       // documentation
-		netip.MustParsePrefix("5f00::/16"),       // segment routing
-		netip.MustParsePrefix("fec0::/10"),       // site-local, long gone
 	}
 )

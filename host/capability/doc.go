@@ -19,8 +19,10 @@
 //   - A request with user information, or with a path that any server could
 //     read as going up (".", "..", also escaped, also between backslashes), is
 //     denied whatever the patterns say.
-//   - A redirect is followed where the patterns allow its target too, and
-//     otherwise answered as it came.
+//   - A redirect is followed, five times at most, where the patterns allow its
+//     target too, and otherwise answered as it came. To another origin (scheme,
+//     host and port) go none of the guest's headers but the harmless ones, no
+//     Referer and no body.
 //
 // # Where a request may connect to
 //
@@ -30,4 +32,14 @@
 // also in their IPv6 disguises. Only a pattern that names such an address
 // literally, or "localhost", allows it. Proxies of the environment are not
 // used: they would make the connection instead.
+//
+// Guests share idle connections, by scheme, host and port: a server that keeps
+// state for a connection keeps it for all modules that may ask it. Nothing else
+// is shared; there are no cookies but those that a guest sends itself.
+//
+// # What a server can do
+//
+// A response is bounded in bytes after decompression, its headers in bytes,
+// and all of a request in time, from the look-up of the name to the last byte.
+// When the attempt ends, so do the look-up, the connecting and the request.
 package capability

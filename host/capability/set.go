@@ -2,6 +2,7 @@ package capability
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -29,8 +30,8 @@ type Config struct {
 
 // Outside makes the connections of every guest of a host.
 type Outside struct {
-	cfg    Config
-	client *http.Transport
+	cfg       Config
+	transport *http.Transport
 }
 
 // NewOutside is ready for Grant; Close it at last.
@@ -41,19 +42,33 @@ func NewOutside(c Config) *Outside {
 	if c.Timeout <= 0 {
 		c.Timeout = 30 * time.Second
 	}
-	return &Outside{cfg: c, client: &http.Transport{
+	return newOutside(c, dialer{
+		resolver: c.Resolver,
+		tls:      &tls.Config{NextProtos: []string{"h2", "http/1.1"}},
+		timeout:  connectTimeout,
+	})
+}
+
+func newOutside(c Config, d dialer) *Outside {
+	return &Outside{cfg: c, transport: &http.Transport{
 		Proxy:                  nil, // see the package's comment
-		DialContext:            dialer{c.Resolver}.DialContext,
+		DialContext:            d.DialContext,
+		DialTLSContext:         d.DialTLSContext,
 		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingAfter},
 		MaxIdleConns:           100,
 		IdleConnTimeout:        90 * time.Second,
-		TLSHandshakeTimeout:    connectTimeout,
 		MaxResponseHeaderBytes: 64 << 10,
 	}}
 }
 
+// pingAfter is after how long of silence a connection that requests share is
+// asked whether it still works, and how long it may take to say so. One that
+// died without a word would swallow every request to its host.
+const pingAfter = 15 * time.Second
+
 // Close closes idle connections.
-func (o *Outside) Close() { o.client.CloseIdleConnections() }
+func (o *Outside) Close() { o.transport.CloseIdleConnections() }
 
 // Set is what one module may touch. It is safe for concurrent use and never
 // changes.

@@ -35,6 +35,7 @@ type batcher[P, R any] struct {
 	write   func(ctx context.Context, batch []P) ([]R, error)
 	size    func(*P) int
 	observe func(entries int)
+	limit   time.Duration // of one write; 0 is writeTimeout
 
 	mu      sync.Mutex
 	pending []entry[P, R]
@@ -67,13 +68,17 @@ func (b *batcher[P, R]) submit(ctx context.Context, p P, done func(R, error)) {
 // do is submit for a caller who waits. When ctx ends first, the operation may
 // still happen, as the error (ErrUnknown) says; it also says what the store has
 // been in trouble with meanwhile, if it has.
-func (b *batcher[P, R]) do(ctx context.Context, p P) (R, error) {
+func (b *batcher[P, R]) do(ctx context.Context, p P) (R, error) { return b.patient(ctx, ctx, p) }
+
+// patient is do for an operation that is given up when patience ends, but not in
+// the middle of a try: one that makes headway is waited for until ctx ends.
+func (b *batcher[P, R]) patient(ctx, patience context.Context, p P) (R, error) {
 	type answer struct {
 		r   R
 		err error
 	}
 	c := make(chan answer, 1)
-	b.submit(ctx, p, func(r R, err error) { c <- answer{r, err} })
+	b.submit(patience, p, func(r R, err error) { c <- answer{r, err} })
 	select {
 	case a := <-c:
 		return a.r, a.err
@@ -182,7 +187,11 @@ func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 // try is one write. It has a context of its own: entries of several callers
 // share it, and none of them may end it for the others.
 func (b *batcher[P, R]) try(params []P) ([]R, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	limit := b.limit
+	if limit == 0 {
+		limit = writeTimeout
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	results, err := b.write(ctx, params)
 	if err == nil && len(results) != len(params) {

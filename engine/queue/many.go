@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -52,8 +53,6 @@ func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) ([]Result, 
 			})
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, enqueuePatience)
-	defer cancel()
 	results := make([]Result, 0, len(prepared))
 	for start := 0; start < len(prepared); start += chunk {
 		part := prepared[start:min(start+chunk, len(prepared))]
@@ -83,7 +82,13 @@ func tooMany(n int) error {
 	return invalid("a batch has %d entries; at most %d go in one", n, MaxEnqueue)
 }
 
+// entryTime is what an entry adds to the time that a write may take: a hundred
+// times what it does take.
+const entryTime = time.Millisecond
+
 // insert writes one chunk, again if its answer was lost: the ids make it safe.
+// The patience with a store that is away is each chunk's own, so that a slow
+// store is not taken for one that is away because there is much to write.
 func (q *Queue) insert(ctx context.Context, chunk []store.EnqueueParams, write Insert) ([]store.EnqueueResult, error) {
 	whole := batcher[[]store.EnqueueParams, []store.EnqueueResult]{
 		write: func(ctx context.Context, one [][]store.EnqueueParams) ([][]store.EnqueueResult, error) {
@@ -92,6 +97,9 @@ func (q *Queue) insert(ctx context.Context, chunk []store.EnqueueParams, write I
 		},
 		size:    func(*[]store.EnqueueParams) int { return 0 },
 		observe: func(int) { q.metrics.Batch("enqueue", len(chunk)) },
+		limit:   writeTimeout + time.Duration(len(chunk))*entryTime,
 	}
-	return whole.do(ctx, chunk)
+	patience, cancel := context.WithTimeout(ctx, enqueuePatience)
+	defer cancel()
+	return whole.patient(ctx, patience, chunk)
 }

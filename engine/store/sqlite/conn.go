@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -49,6 +50,8 @@ func openConn(cfg Config, flags sqlite3.OpenFlag) (*conn, error) {
 	return c, nil
 }
 
+// close gives the connection's memory back, which the driver does only when no
+// statement is open: not even one that a panic left behind.
 func (c *conn) close() error {
 	var errs []error
 	for _, s := range c.stmts {
@@ -56,7 +59,24 @@ func (c *conn) close() error {
 			errs = append(errs, s.Close())
 		}
 	}
-	return errors.Join(append(errs, c.db.Close())...)
+	err := c.db.Close()
+	if errors.Is(err, sqlite3.BUSY) {
+		for _, s := range slices.Collect(c.db.Stmts()) {
+			errs = append(errs, s.Close())
+		}
+		err = c.db.Close()
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+// abandon closes a connection on which the driver has panicked, and may again.
+func (c *conn) abandon() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("panic while closing: %v", p)
+		}
+	}()
+	return c.close()
 }
 
 // pragma reads one integer.

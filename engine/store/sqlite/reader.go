@@ -49,11 +49,12 @@ func (r *readers) do(ctx context.Context, read func(c *conn) error) (err error) 
 				Code: job.CodeDatabaseUnavailable, Message: fmt.Sprintf("a read of %s failed: %v", r.cfg.Path, p),
 				Err: fmt.Errorf("%v\n%s", p, debug.Stack()),
 			}
-			func() {
-				defer func() { recover() }()
-				c.close()
-			}()
-			c = nil
+			if c != nil {
+				if cerr := c.abandon(); cerr != nil {
+					r.cfg.Logger.Warn("store.sqlite.connection_leaked", "path", r.cfg.Path, "error", cerr)
+				}
+				c = nil
+			}
 		}
 		r.free <- c
 	}()

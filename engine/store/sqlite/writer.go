@@ -326,10 +326,9 @@ func (w *writer) fail(err error) error {
 // opens another.
 func (w *writer) lost(cause error) {
 	w.cfg.Logger.Error("store.sqlite.connection_lost", "path", w.cfg.Path, "error", cause)
-	func() {
-		defer func() { recover() }() // the old connection may be beyond closing
-		w.c.close()
-	}()
+	if err := w.c.abandon(); err != nil {
+		w.cfg.Logger.Warn("store.sqlite.connection_leaked", "path", w.cfg.Path, "error", err)
+	}
 	w.c, w.durability = nil, durability{suspect: true}
 	if w.cfg.memory() {
 		w.broken = &abi.Error{Code: job.CodeDatabaseUnavailable, Message: "the database in memory was lost", Err: cause}

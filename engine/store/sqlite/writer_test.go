@@ -12,6 +12,7 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/storetest"
+	"github.com/ncruces/go-sqlite3"
 )
 
 func id(n int) string { return fmt.Sprintf("01970000-0000-7000-8000-%012x", n) }
@@ -222,6 +223,27 @@ func TestAPanicCostsTheConnectionNotTheStore(t *testing.T) {
 	}
 	if !exists(t, s, 3) {
 		t.Error("reads do not go on after a panic")
+	}
+}
+
+// What a panic leaves open on a connection does not keep its memory.
+func TestAConnectionIsClosedWhateverIsOpenOnIt(t *testing.T) {
+	s := open(t, Config{Path: filepath.Join(t.TempDir(), "runs.db")})
+	c, err := openConn(s.cfg, sqlite3.OPEN_READWRITE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if q := c.use(qGetRun); q.err != nil {
+		t.Fatal(q.err)
+	}
+	for range 3 {
+		stmt, _, err := c.db.Prepare("SELECT 1 UNION SELECT 2")
+		if err != nil || !stmt.Step() {
+			t.Fatal(err)
+		}
+	}
+	if err := c.abandon(); err != nil {
+		t.Fatalf("the connection was not closed: %v", err)
 	}
 }
 

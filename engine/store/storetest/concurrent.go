@@ -94,6 +94,42 @@ var concurrentTests = []test{
 			e.Fatalf("%d new runs answered, %d stored", fresh, n)
 		}
 	}},
+	// (I6, E11) Whoever meets a key whose holder is just ending gets one of the two.
+	{"an enqueue beside the end of its key's holder is that run or a new one", func(e *env) {
+		e.register("w")
+		for range 50 {
+			id := e.add(store.EnqueueParams{Key: "k"})
+			r := e.claimOne("w")
+			again := e.params(store.EnqueueParams{Key: "k"})
+			var res []store.EnqueueResult
+			var err error
+			parallel(2, func(i int) {
+				if i == 0 {
+					if s, err := e.db.Settle(e.ctx, []store.SettleParams{{Ref: refOf(r), Outcome: job.Completed, To: job.Done}}); err != nil || !s[0].Landed {
+						e.Errorf("settle: %+v, %v", s, err)
+					}
+					return
+				}
+				res, err = e.db.Enqueue(e.ctx, []store.EnqueueParams{again})
+			})
+			if err != nil {
+				e.Fatal(err)
+			}
+			live, err := e.db.FindLive(e.ctx, jobA, "", "k")
+			if err != nil {
+				e.Fatal(err)
+			}
+			switch {
+			case res[0].Deduped && res[0].ID == id && live == "":
+			case !res[0].Deduped && res[0].ID == again.ID && live == again.ID:
+				if _, err := e.db.Cancel(e.ctx, store.CancelParams{ID: live}); err != nil {
+					e.Fatal(err)
+				}
+			default:
+				e.Fatalf("answered %+v of %s and %s; the key is held by %q", res[0], id, again.ID, live)
+			}
+		}
+	}},
 	{"of a settle and a cancel at once, one has the verdict", func(e *env) {
 		e.register("w")
 		for range 50 {

@@ -55,6 +55,13 @@ var wakeTests = []test{
 		e.reclaim()
 		next("a")
 	}},
+	// (E5) Workers that were not told would find it when their poll comes round.
+	{"a run that is due within the second wakes its queue", func(e *env) {
+		next, stop := e.wakes()
+		defer stop()
+		e.add(store.EnqueueParams{Queue: "a", Delay: 500 * time.Millisecond})
+		next("a")
+	}},
 	{"a stopped listener is not called", func(e *env) {
 		called := make(chan string, 10)
 		stop := e.db.Wakes(func(q string) { called <- q })

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -41,8 +42,8 @@ func TestStatementsPrepare(t *testing.T) {
 // table: what that costs grows with the database, or is paid on every run.
 func TestStatementPlans(t *testing.T) {
 	walks := map[string]bool{ // live indexes and small tables, as a whole, on purpose
-		"stats_ready": true, "stats_waiting": true, "stats_running": true,
-		"stats_ended": true, "stats_workers": true, "lapsed_workers": true, "lapse_workers": true, "list_workers": true,
+		"stats_running": true, "stats_ended": true, "stats_workers": true, "lapsed_workers": true, "lapse_workers": true, "list_workers": true,
+		"list_schedules": true, "release_schedules": true,
 	}
 	temporary := map[string]bool{
 		"promote":        true, // the ids it moves
@@ -50,12 +51,16 @@ func TestStatementPlans(t *testing.T) {
 		"stats_running":  true, // a few running runs
 		"lapsed_workers": true, // a few workers
 		"list_steps":     true, // one run's steps
+		"queues_ready":   true, // a row for each queue
+		"queues_waiting": true, // the same
+		"lead_schedule":  true, // the row it answers
+		"stats_lanes":    true, // a row for each lane, of a bounded number
 	}
 	s := open(t, Config{Path: Memory})
 	err := s.w.do(t.Context(), func(tx *tx) error {
 		for name, st := range statements {
 			for _, detail := range explain(t, tx.conn, "EXPLAIN QUERY PLAN "+st.text, 3) {
-				if strings.HasPrefix(detail, "SCAN") && !walks[name] {
+				if strings.HasPrefix(detail, "SCAN") && !walks[name] && !ownRows.MatchString(detail) {
 					t.Errorf("%s: %s", name, detail)
 				}
 			}
@@ -74,6 +79,9 @@ func TestStatementPlans(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// ownRows are scans of what a statement makes itself, bounded, row by row.
+var ownRows = regexp.MustCompile(`^SCAN (CONSTANT ROW|q|queues|lanes|\(subquery-\d+\))$`)
 
 func explain(t *testing.T, c *conn, text string, column int) []string {
 	t.Helper()

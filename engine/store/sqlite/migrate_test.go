@@ -2,14 +2,17 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/ncruces/go-sqlite3"
 )
 
 func migrator(t *testing.T, cfg Config) *Migrator {
@@ -35,7 +38,7 @@ func TestMigrate(t *testing.T) {
 
 	m = migrator(t, Config{Path: path, Create: true})
 	applied, err := m.Migrate(t.Context())
-	if err != nil || len(applied) != m.Latest() || !slices.IsSorted(applied) || applied[0] != 1 {
+	if err != nil || !slices.Equal(applied, versionsAfter(0)) {
 		t.Fatalf("applied %v, %v", applied, err)
 	}
 	if v, err := m.Version(t.Context()); v != m.Latest() || err != nil {
@@ -53,6 +56,51 @@ func TestMigrate(t *testing.T) {
 	// While the store is open: another process looks.
 	if v, err := m.Version(t.Context()); v != m.Latest() || err != nil {
 		t.Fatalf("version of an open database %d, %v", v, err)
+	}
+}
+
+// versionsAfter are what a migration from version v applies.
+func versionsAfter(v int) []int {
+	var out []int
+	for v++; v <= latest; v++ {
+		out = append(out, v)
+	}
+	return out
+}
+
+// A database of any earlier schema is refused by Open, and of use once migrated.
+func TestMigrateFromEveryVersion(t *testing.T) {
+	for v := 1; v < latest; v++ {
+		path := filepath.Join(t.TempDir(), "runs.db")
+		c, err := openConn(Config{Path: path, BusyTimeout: time.Second}, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range migrations[:v] {
+			if err := c.db.Exec(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := c.db.Exec(fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, v)); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err = Open(t.Context(), Config{Path: path})
+		wantCode(t, err, job.CodeDatabaseSchema)
+		applied, err := migrator(t, Config{Path: path}).Migrate(t.Context())
+		if err != nil || !slices.Equal(applied, versionsAfter(v)) {
+			t.Fatalf("from version %d it applied %v, %v", v, applied, err)
+		}
+		s, err := Open(t.Context(), Config{Path: path})
+		if err != nil {
+			t.Fatalf("from version %d: %v", v, err)
+		}
+		enqueue(t, s, 1)
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

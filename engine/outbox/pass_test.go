@@ -19,7 +19,7 @@ import (
 	pgoutbox "github.com/jobrunner/runner/engine/store/postgres/outbox"
 )
 
-// (B1, TC9) What was rolled back never runs, though its id was answered; what
+// (B1) What was rolled back never runs, though its id was answered; what
 // was committed becomes one run.
 func TestCommitIsOneRunAndRollbackNone(t *testing.T) {
 	w := newWorld(t)
@@ -52,7 +52,7 @@ func TestCommitIsOneRunAndRollbackNone(t *testing.T) {
 	}
 }
 
-// (TC10) A direct enqueue needs no transaction and no outbox: the two are
+// A direct enqueue needs no transaction and no outbox: the two are
 // different calls, so none is taken for the other.
 func TestDirectEnqueueStandsBesideTheOutbox(t *testing.T) {
 	w := newWorld(t)
@@ -232,7 +232,7 @@ func TestPassAsksForNoMoreThanItNeeds(t *testing.T) {
 	}
 }
 
-// (B4, TC69) A relay with a lease that is none is not made. In a Config, 0 is
+// (B4) A relay with a lease that is none is not made. In a Config, 0 is
 // what was left out.
 func TestRelayWithoutALeaseIsRefused(t *testing.T) {
 	w := newWorld(t)

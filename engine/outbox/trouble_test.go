@@ -16,7 +16,7 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// (B6, TC68) A row that fails to publish stops the batch: those before it are
+// (B6) A row that fails to publish stops the batch: those before it are
 // settled, and those after it are not published but free at once.
 func TestFailureStopsTheBatchInOrder(t *testing.T) {
 	w := newWorld(t)
@@ -172,7 +172,7 @@ func TestRepublishInsertsNothing(t *testing.T) {
 	}
 }
 
-// (B5, TC67) A relay that stalls past its lease while another publishes has its
+// (B5) A relay that stalls past its lease while another publishes has its
 // late settle ignored: no row is lost, and none published twice.
 func TestLateSettleOfAStalledRelayIsIgnored(t *testing.T) {
 	w := newWorld(t)
@@ -210,7 +210,7 @@ func TestLateSettleOfAStalledRelayIsIgnored(t *testing.T) {
 	}
 }
 
-// (B3, B9, TC66) Two relays on one outbox publish each of 1,000 rows once, and
+// (B3, B9) Two relays on one outbox publish each of 1,000 rows once, and
 // each in the order of staging.
 func TestTwoRelaysPublishEachRowOnceAndInOrder(t *testing.T) {
 	w := newWorld(t)

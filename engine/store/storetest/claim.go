@@ -65,7 +65,7 @@ var claimTests = []test{
 			e.Fatalf("claimed %v", got)
 		}
 	}},
-	// (decision 2)
+	// (Z2)
 	{"an unknown or lapsed worker claims nothing", func(e *env) {
 		e.add(store.EnqueueParams{})
 		q := store.QueueLimit{Queue: queueA, Limit: 1}

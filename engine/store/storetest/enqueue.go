@@ -97,7 +97,7 @@ var enqueueTests = []test{
 			e.Fatalf("FindLive of no key = %q, %v", got, err)
 		}
 	}},
-	// (I3, TC6) Every live state holds the key.
+	// (I3) Every live state holds the key.
 	{"ready, delayed, running and suspended hold the key", func(e *env) {
 		e.register("w")
 		hold := func(id string) {
@@ -178,7 +178,6 @@ var enqueueTests = []test{
 			e.Fatalf("answer %+v, want run %s", res, r.ID)
 		}
 	}},
-	// (TC7)
 	{"a cancelled run's key can be used again, and then blocks its requeue", func(e *env) {
 		first := e.add(store.EnqueueParams{Key: "k"})
 		if _, err := e.db.Cancel(e.ctx, store.CancelParams{ID: first}); err != nil {
@@ -204,7 +203,7 @@ var enqueueTests = []test{
 			e.Fatalf("answer %v, %v", res, err)
 		}
 	}},
-	// (E6, decision 5) Payloads are bytes.
+	// (E6, Z5) Payloads are bytes.
 	{"inputs of every kind and size survive to the claim", func(e *env) {
 		e.register("w")
 		var want [][]byte

@@ -34,7 +34,6 @@ var listTests = []test{
 		e.add(store.EnqueueParams{ID: uid(2)})
 		e.wantList(store.ListParams{}, uid(3), uid(2), uid(1))
 	}},
-	// (TC48)
 	{"pages show each run once", func(e *env) {
 		var batch []store.EnqueueParams
 		for range 25 {
@@ -114,7 +113,7 @@ var listTests = []test{
 		_, err := e.db.List(e.ctx, store.ListParams{State: "hibernating"})
 		e.wantRefused(err, job.CodeInvalid)
 	}},
-	// (O8, TC49)
+	// (O8)
 	{"an id prefix is literal", func(e *env) {
 		a, b, c := "01970000-aaaa-7000-8000-000000000001", "01970000-aaab-7000-8000-000000000001", "01980000-0000-7000-8000-000000000001"
 		for _, id := range []string{a, b, c} {

@@ -59,7 +59,7 @@ var operateTests = []test{
 			}
 		}
 	}},
-	// (X2, X7, TC45)
+	// (X2, X7)
 	{"a finished run cannot be cancelled and keeps its story", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.DeadLettered, To: job.Dead, Error: &job.Failure{Message: "why"}})
@@ -98,7 +98,7 @@ var operateTests = []test{
 			e.Fatalf("answer %+v", res)
 		}
 	}},
-	// (S16, O2, PG6)
+	// (S16, O2)
 	{"a requeue starts over with the same id and ordinal", func(e *env) {
 		e.register("w")
 		for _, end := range []struct {
@@ -167,7 +167,7 @@ var operateTests = []test{
 			e.wantRefused(err, job.CodeNotRequeueable)
 		}
 	}},
-	// (decision 4)
+	// (Z4)
 	{"a requeue can raise the attempts", func(e *env) {
 		r := e.start("w", store.EnqueueParams{MaxAttempts: 1})
 		e.finish(r, job.DeadLettered, job.Dead)
@@ -211,7 +211,7 @@ var operateTests = []test{
 			e.Fatal("a step was dropped")
 		}
 	}},
-	// (Y1, P20)
+	// (P20)
 	{"purge deletes what has expired, oldest first, with its history", func(e *env) {
 		e.register("w")
 		end := func(retention time.Duration) string {

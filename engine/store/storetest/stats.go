@@ -27,7 +27,7 @@ var statsTests = []test{
 		}
 		e.wantTime("now", st.Now, now)
 	}},
-	// (DP3, S26, W18) Every run in exactly one bucket; due is ready, whatever the state.
+	// (S26, W18) Every run in exactly one bucket; due is ready, whatever the state.
 	{"buckets are exclusive, and what is due is ready", func(e *env) {
 		e.register("w", "gone")
 		q := func(p store.EnqueueParams) store.EnqueueParams { p.Queue = "a"; return p }

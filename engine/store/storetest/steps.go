@@ -91,7 +91,7 @@ var stepTests = []test{
 			e.Fatal("a stale step left a trace")
 		}
 	}},
-	// (X4, TC19)
+	// (X4)
 	{"a cancelled run takes no more steps", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		if _, err := e.db.Cancel(e.ctx, store.CancelParams{ID: r.ID}); err != nil {
@@ -117,7 +117,7 @@ var stepTests = []test{
 			e.Fatalf("steps %+v", steps)
 		}
 	}},
-	// (decision 7) What a step enqueues commits with it.
+	// (Z7) What a step enqueues commits with it.
 	{"a step's enqueues commit with it, and its output names them", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		holder := e.add(store.EnqueueParams{Queue: "child", Key: "k"})

@@ -3,8 +3,8 @@
 // what only one database has is a bug or belongs into that store's own tests.
 // It owns no store and imports none.
 //
-// A rule of the behaviour contract that a test pins is named in the test's
-// comment by its id, as in (C7).
+// A rule of the behaviour contract (docs/behaviour.md) that a test pins is named
+// in the test's comment by its id, as in (C7).
 package storetest
 
 import (

@@ -87,7 +87,7 @@ var workerTests = []test{
 			e.Fatal("a renewed lease lapsed at its first end")
 		}
 	}},
-	// (decision 2)
+	// (Z2)
 	{"a renewal answers which held runs are no longer the worker's", func(e *env) {
 		e.register("w")
 		for range 4 {

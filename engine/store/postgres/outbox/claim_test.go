@@ -64,7 +64,7 @@ func TestClaimsAtTheSameTimeAreDisjointAndOrdered(t *testing.T) {
 	}
 }
 
-// (B4, TC69) A lease is a number of whole milliseconds that ends.
+// (B4) A lease is a number of whole milliseconds that ends.
 func TestLeaseThatIsNoneIsRefused(t *testing.T) {
 	cfg := installed(t)
 	d := open(t, cfg)
@@ -113,7 +113,7 @@ func TestRelayClaimsItsLeftoversAnew(t *testing.T) {
 	}
 }
 
-// (B5, TC67) Settles and releases of a relay that stalled past its lease change
+// (B5) Settles and releases of a relay that stalled past its lease change
 // nothing of the rows that another has.
 func TestStalledRelayIsFenced(t *testing.T) {
 	cfg := installed(t)

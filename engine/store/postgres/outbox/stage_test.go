@@ -20,7 +20,7 @@ import (
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
-// (B1, TC9) What is staged commits or vanishes with the caller's rows, though
+// (B1) What is staged commits or vanishes with the caller's rows, though
 // the id was answered.
 func TestStagingIsTheCallersTransaction(t *testing.T) {
 	cfg := installed(t)
@@ -224,7 +224,7 @@ func TestBoundsOfTheFunctionAreThoseOfTheEngine(t *testing.T) {
 	}
 }
 
-// (B15, TC5) A refusal that needs no database leaves the transaction usable.
+// (B15) A refusal that needs no database leaves the transaction usable.
 func TestRefusalLeavesTheTransactionUsable(t *testing.T) {
 	cfg := installed(t)
 	d, a := open(t, cfg), session(t, cfg)

@@ -262,7 +262,7 @@ func TestModulesFromFiles(t *testing.T) {
 	if _, err := h.Load(t.Context(), LoadParams{Path: file, Digest: strings.Repeat("0", 64)}); abi.CodeOf(err) != module.CodeDigest {
 		t.Errorf("wrong digest: %v", err)
 	}
-	if _, err := h.Load(t.Context(), LoadParams{Path: file + "x"}); abi.CodeOf(err) != module.CodeRead {
+	if _, err := h.Load(t.Context(), LoadParams{Path: file + "x"}); abi.CodeOf(err) != module.CodeUnreadable {
 		t.Errorf("no file: %v", err)
 	}
 	if _, err := h.Load(t.Context(), LoadParams{Bytes: []byte("nonsense")}); abi.CodeOf(err) != module.CodeInvalid {

@@ -25,6 +25,11 @@ type LoadParams struct {
 	Grants      capability.Grants
 }
 
+// ReadModule reads a module's file for LoadParams.Bytes. Its error is an
+// *abi.Error that names the file: one that is larger than any module may be is
+// refused unread.
+func ReadModule(path string) ([]byte, error) { return module.Read(module.Params{Path: path}) }
+
 // templateKey is what makes two loads share a template.
 type templateKey struct {
 	digest string

@@ -98,11 +98,16 @@ func foreignModule(im wasmbin.Import) *abi.Error {
 	}
 }
 
-// show makes a name from a module fit for a line of text.
+// show makes a name from a module fit for a line of text: short, and printable.
 func show(s string) string {
 	if len(s) > 80 {
 		s = strings.ToValidUTF8(s[:80], "") + "…"
 	}
+	return printable(s)
+}
+
+// printable is s, in quotes where it would not be read as it is.
+func printable(s string) string {
 	if q := strconv.Quote(s); s == "" || q[1:len(q)-1] != s {
 		return q
 	}

@@ -1,6 +1,7 @@
 package module
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,46 +78,33 @@ func Load(ctx context.Context, p Params) (*Module, error) {
 	}, nil
 }
 
-// Read answers the bytes of p, checked against its digest and size.
+// Read answers the bytes of p, checked against its digest and size. A file is
+// asked for its size first, and one that is too large not read.
 func Read(p Params) ([]byte, error) {
 	limit := p.MaxSize
 	if limit <= 0 {
 		limit = DefaultMaxSize
 	}
-	b, size := p.Bytes, int64(len(p.Bytes))
+	b, size, what := p.Bytes, int64(len(p.Bytes)), "the module"
 	if b == nil {
-		st, err := os.Stat(p.Path) // before it is opened: a named pipe opens once somebody writes to it
-		switch {
-		case err != nil:
-			return nil, unreadable(p.Path, err)
-		case !st.Mode().IsRegular():
-			return nil, unreadable(p.Path, errors.New("it is not a file"))
-		}
-		f, err := os.Open(p.Path)
-		if err != nil {
-			return nil, unreadable(p.Path, err)
-		}
-		defer f.Close()
-		if size = st.Size(); size <= limit {
-			// It may grow while it is read.
-			if b, err = io.ReadAll(io.LimitReader(f, limit+1)); err != nil {
-				return nil, unreadable(p.Path, err)
-			}
-			size = int64(len(b))
+		what = printable(p.Path)
+		var err error
+		if b, size, err = readFile(p.Path, limit); err != nil {
+			return nil, unreadable(what, err)
 		}
 	}
 	if size > limit {
 		return nil, &abi.Error{
 			Code:    CodeTooLarge,
-			Message: fmt.Sprintf("the module has %s, at most %s are allowed", megabytes(size), megabytes(limit)),
-			Fix:     "strip debug information (Go: -ldflags='-s -w'; others: wasm-strip), or raise the limit",
+			Message: fmt.Sprintf("%s has %s, at most %s are allowed", what, megabytes(size), megabytes(limit)),
+			Fix:     "strip debug information (Go: -ldflags='-s -w'; others: wasm-strip)",
 		}
 	}
 	if p.Digest != "" {
 		if got := Digest(b); !strings.EqualFold(got, p.Digest) {
 			return nil, &abi.Error{
 				Code:    CodeDigest,
-				Message: fmt.Sprintf("the module has SHA-256 %s, expected %s", got, show(p.Digest)),
+				Message: fmt.Sprintf("%s has SHA-256 %s, expected %s", what, got, show(p.Digest)),
 				Fix:     "the file was changed or replaced; publish it again if that was meant",
 			}
 		}
@@ -124,12 +112,36 @@ func Read(p Params) ([]byte, error) {
 	return b, nil
 }
 
-func unreadable(path string, err error) error {
+// readFile answers a file's bytes and their number. If there are more than
+// limit, some or all of the bytes are missing.
+func readFile(path string, limit int64) ([]byte, int64, error) {
+	st, err := os.Stat(path) // before it is opened: a named pipe opens once somebody writes to it
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case !st.Mode().IsRegular():
+		return nil, 0, errors.New("it is not a file")
+	case st.Size() > limit:
+		return nil, st.Size(), nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer f.Close()
+	// In one piece, for a file that keeps its size; it may grow meanwhile.
+	b := bytes.NewBuffer(make([]byte, 0, st.Size()+bytes.MinRead))
+	n, err := b.ReadFrom(io.LimitReader(f, limit+1))
+	return b.Bytes(), n, err
+}
+
+func unreadable(what string, err error) error {
+	cause := err
 	var pe *fs.PathError
 	if errors.As(err, &pe) { // the path is said already
-		err = pe.Err
+		cause = pe.Err
 	}
-	return &abi.Error{Code: CodeRead, Message: fmt.Sprintf("cannot read the module %s: %v", show(path), err), Fix: "check the path", Err: err}
+	return &abi.Error{Code: CodeUnreadable, Message: fmt.Sprintf("%s cannot be read: %v", what, cause), Fix: "build the module, or correct its path", Err: err}
 }
 
 func megabytes(n int64) string {

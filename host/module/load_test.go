@@ -73,11 +73,11 @@ func TestLoadRefuses(t *testing.T) {
 		code string
 		want string
 	}{
-		{"a file of 200 MB", module.Params{Path: huge}, module.CodeTooLarge, "the module has 200.0 MiB, at most 64.0 MiB are allowed (strip debug information"},
+		{"a file of 200 MB", module.Params{Path: huge}, module.CodeTooLarge, "huge.wasm has 200.0 MiB, at most 64.0 MiB are allowed (strip debug information"},
 		{"bytes above the limit", module.Params{Bytes: raw, MaxSize: 10}, module.CodeTooLarge, "bytes, at most 10 bytes are allowed"},
 		{"other bytes than expected", module.Params{Bytes: raw, Digest: strings.Repeat("0", 64)}, module.CodeDigest, "the module has SHA-256 " + module.Digest(raw) + ", expected 0000"},
-		{"no such file", module.Params{Path: filepath.Join(dir, "none.wasm")}, module.CodeRead, "cannot read the module"},
-		{"a directory", module.Params{Path: dir}, module.CodeRead, "it is not a file"},
+		{"no such file", module.Params{Path: filepath.Join(dir, "none.wasm")}, module.CodeUnreadable, "none.wasm cannot be read: no such file"},
+		{"a directory", module.Params{Path: dir}, module.CodeUnreadable, "it is not a file"},
 		{"a broken contract", module.Params{Bytes: []byte("\x00asm\x01\x00\x00\x00")}, module.CodeInvalid, "has no memory of its own"},
 		{"instructions whose types do not fit", module.Params{Bytes: untyped}, module.CodeInvalid, "does not compile: invalid function"},
 	} {

@@ -9,14 +9,14 @@ import (
 
 // Codes of a Problem.
 const (
-	CodeTooLarge = "X_MODULE_TOO_LARGE" // more bytes than MaxSize
-	CodeDigest   = "X_MODULE_DIGEST"    // other bytes than were asked for
-	CodeInvalid  = "X_MODULE_INVALID"   // no module, or one that must not run
-	CodeABI      = "X_MODULE_ABI"       // built for a version of the contract that is not served
-	CodeImport   = "X_MODULE_IMPORT"    // needs a function that no host provides
-	CodeExport   = "X_MODULE_EXPORT"    // lacks what the contract asks of it
-	CodeRead     = "X_MODULE_READ"      // the file cannot be read
-	CodeCache    = "X_MODULE_CACHE"     // the cache directory is unsafe or unusable
+	CodeTooLarge   = "X_MODULE_TOO_LARGE"    // more bytes than MaxSize
+	CodeDigest     = "X_MODULE_PIN_MISMATCH" // other bytes than were asked for
+	CodeInvalid    = "X_MODULE_INVALID"      // no module, or one that must not run
+	CodeABI        = "X_MODULE_ABI"          // built for a version of the contract that is not served
+	CodeImport     = "X_MODULE_IMPORT"       // needs a function that no host provides
+	CodeExport     = "X_MODULE_EXPORT"       // lacks what the contract asks of it
+	CodeUnreadable = "X_MODULE_UNREADABLE"   // the file cannot be read
+	CodeCache      = "X_MODULE_CACHE"        // the cache directory is unsafe or unusable
 )
 
 // Problems are all that is wrong with a module, in the order in which a person

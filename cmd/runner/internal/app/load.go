@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/host"
 )
 
 // Codes of what can be wrong between a manifest and its modules.
@@ -26,9 +25,6 @@ const (
 	CodeModuleRefused    = "X_MODULE_REFUSED" // by a host that gave no code of its own
 	CodeHandlerUnknown   = "X_HANDLER_UNKNOWN"
 )
-
-// maxModule bounds the file that is read; a host may refuse less.
-const maxModule = 256 << 20
 
 // Loader makes a guest of a module's bytes under what the manifest grants it.
 type Loader func(ctx context.Context, m manifest.Module, wasm []byte) (abi.Guest, error)
@@ -134,10 +130,9 @@ func (l *loading) module(ctx context.Context, name string) {
 	if ctx.Err() != nil {
 		return
 	}
-	wasm, err := readModule(decl.Path)
+	wasm, err := host.ReadModule(decl.Path)
 	if err != nil {
-		l.problem(CodeModuleUnreadable, fmt.Sprintf("module %q: %s cannot be read: %v", name, decl.Path, plain(err)),
-			"build the module, or correct its path", "modules", name, "path")
+		l.unread(name, err)
 		return
 	}
 	digest := digestOf(wasm)
@@ -185,6 +180,16 @@ func (l *loading) again(name, digest string) abi.Guest {
 		return nil
 	}
 	return g
+}
+
+// unread is a problem with the file of a module, which err names.
+func (l *loading) unread(name string, err error) {
+	code, message, fix := CodeModuleUnreadable, err.Error(), ""
+	var coded *abi.Error
+	if errors.As(err, &coded) {
+		code, message, fix = coded.Code, coded.Message, coded.Fix
+	}
+	l.problem(code, fmt.Sprintf("module %q: %s", name, message), fix, "modules", name, "path")
 }
 
 // refused turns what a host says of a module into problems, one for each that
@@ -244,28 +249,6 @@ func (l *loading) discard() {
 	for _, g := range l.out.fresh {
 		l.p.Close(g)
 	}
-}
-
-func readModule(path string) ([]byte, error) {
-	info, err := os.Stat(path) // before it is opened: a named pipe opens once somebody writes to it
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errors.New("it is not a file")
-	case info.Size() > maxModule:
-		return nil, fmt.Errorf("it has %d bytes, more than any module may", info.Size())
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	b, err := io.ReadAll(io.LimitReader(f, maxModule+1))
-	if len(b) > maxModule {
-		return nil, errors.New("it has more bytes than any module may")
-	}
-	return b, err
 }
 
 // plain is err without the path that the message around it names already.

@@ -14,6 +14,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
 	"github.com/jobrunner/runner/cmd/runner/internal/bench"
+	"github.com/jobrunner/runner/host"
 )
 
 const (
@@ -148,10 +149,8 @@ func newDatabase(ctx context.Context, url string) error {
 func benchGuest(ctx context.Context, f benchFlags, dir string) (name string, wasm []byte, err error) {
 	switch {
 	case f.module != "":
-		if wasm, err = os.ReadFile(f.module); err != nil {
-			return "", nil, &abi.Error{Code: codeFile, Message: fmt.Sprintf("cannot read %s: %v", f.module, err), Err: err}
-		}
-		return filepath.Base(f.module), wasm, nil
+		wasm, err = host.ReadModule(f.module)
+		return filepath.Base(f.module), wasm, err
 	case f.guest == "noop":
 		wasm, err = bench.Guest()
 		return f.guest, wasm, err

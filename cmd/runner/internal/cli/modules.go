@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -11,6 +10,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/host"
 	"github.com/jobrunner/runner/host/module"
 )
 
@@ -72,14 +72,9 @@ nothing granted to it. The exit code is 1 if it has a problem.`,
 	}
 	e.jsonFlag(cmd)
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		f, err := openFile(args[0])
+		wasm, err := host.ReadModule(args[0])
 		if err != nil {
 			return err
-		}
-		wasm, err := io.ReadAll(io.LimitReader(f, module.DefaultMaxSize+1))
-		_ = f.Close()
-		if err != nil {
-			return &abi.Error{Code: codeFile, Message: fmt.Sprintf("cannot read %s: %v", args[0], err), Err: err}
 		}
 		v := e.inspect(ctx, args[0], wasm)
 		if e.json {

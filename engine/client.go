@@ -23,6 +23,24 @@ type (
 	Conflict      = queue.Conflict
 )
 
+// A bulk operation, and what it did.
+type (
+	BulkParams = queue.BulkParams
+	BulkResult = queue.BulkResult
+)
+
+// Verbs of bulk operations.
+const (
+	BulkCancel  = queue.Cancel
+	BulkRetry   = queue.Retry
+	BulkPromote = queue.Promote
+	BulkDelete  = queue.Delete
+)
+
+// WithActor names who is behind the operations that ctx goes to: cancels,
+// retries and the like are kept in the audit under that name.
+func WithActor(ctx context.Context, name string) context.Context { return queue.WithActor(ctx, name) }
+
 // What a live holder of a request's key means.
 const (
 	Dedupe = queue.Dedupe
@@ -116,4 +134,42 @@ func (c *Client) Cancel(ctx context.Context, id, reason string) (job.Run, error)
 // X_JOB_DUPLICATE.
 func (c *Client) Retry(ctx context.Context, p store.RequeueParams) (job.Run, error) {
 	return c.queue.Retry(ctx, p)
+}
+
+// Promote makes a delayed run due now. Errors: X_JOB_NOT_FOUND,
+// X_JOB_NOT_PROMOTABLE.
+func (c *Client) Promote(ctx context.Context, id string) (job.Run, error) {
+	return c.queue.Promote(ctx, id)
+}
+
+// Delete removes a run that is not running, with its steps and attempts, and
+// answers what it was. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REMOVABLE.
+func (c *Client) Delete(ctx context.Context, id string) (job.Run, error) {
+	r, err := c.queue.Delete(ctx, id)
+	if err == nil {
+		c.settled(id, r.State)
+	}
+	return r, err
+}
+
+// Bulk does one thing to up to 1,000 runs that a filter names, oldest first. It
+// is not one write: with an error it answers what it had done.
+// Errors: X_INVALID, X_JOB_PAGE_INVALID, the store's.
+func (c *Client) Bulk(ctx context.Context, p BulkParams) (BulkResult, error) {
+	res, err := c.queue.Bulk(ctx, p)
+	if p.Verb == BulkCancel && !p.DryRun {
+		for _, id := range res.Moved {
+			if c.cancelled != nil {
+				c.cancelled(id)
+			}
+			c.settled(id, job.Cancelled)
+		}
+	}
+	return res, err
+}
+
+// Audit is who did what, newest first; see WithActor. Entries are kept for 90
+// days. Errors: X_JOB_PAGE_INVALID.
+func (c *Client) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEntry, error) {
+	return c.queue.Audit(ctx, p)
 }

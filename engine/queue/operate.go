@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -35,7 +36,7 @@ func (q *Queue) Cancel(ctx context.Context, id, reason string) (job.Run, error) 
 	if err != nil {
 		return job.Run{}, err
 	}
-	return q.store.Cancel(ctx, store.CancelParams{ID: id, Reason: reason, Retention: q.Retention(r.Job)})
+	return q.store.Cancel(ctx, store.CancelParams{ID: id, Reason: reason, Retention: q.Retention(r.Job), By: actor(ctx)})
 }
 
 // Retry runs a finished run again, from its first step that has no record or
@@ -45,7 +46,45 @@ func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, erro
 	if p.Attempts < 0 {
 		return job.Run{}, invalid("%d attempts cannot be made; at least 1 is", p.Attempts)
 	}
+	if p.By == "" {
+		p.By = actor(ctx)
+	}
 	return q.store.Requeue(ctx, p)
+}
+
+// Promote makes a delayed run due now. Errors: X_JOB_NOT_FOUND,
+// X_JOB_NOT_PROMOTABLE.
+func (q *Queue) Promote(ctx context.Context, id string) (job.Run, error) {
+	return q.store.Promote(ctx, store.PromoteParams{ID: id, By: actor(ctx)})
+}
+
+// Delete removes a run that is not running, with its history, and answers what
+// it was. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REMOVABLE.
+func (q *Queue) Delete(ctx context.Context, id string) (job.Run, error) {
+	return q.store.Delete(ctx, store.DeleteParams{ID: id, By: actor(ctx)})
+}
+
+// Audit is who did what, newest first. Errors: X_JOB_PAGE_INVALID.
+func (q *Queue) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEntry, error) {
+	return q.store.Audit(ctx, p)
+}
+
+type actorKey struct{}
+
+// MaxActor is how much of an actor's name the audit keeps, in bytes.
+const MaxActor = 255
+
+// WithActor names who is behind the operations that ctx goes to, for the audit.
+func WithActor(ctx context.Context, name string) context.Context {
+	if len(name) > MaxActor {
+		name = strings.ToValidUTF8(name[:MaxActor], "")
+	}
+	return context.WithValue(ctx, actorKey{}, name)
+}
+
+func actor(ctx context.Context) string {
+	name, _ := ctx.Value(actorKey{}).(string)
+	return name
 }
 
 // defaultRetention is how long the run of a job that no manifest declares any

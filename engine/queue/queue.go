@@ -14,6 +14,7 @@ import (
 // Store is what the queue asks of a database.
 type Store interface {
 	store.Admin
+	store.Auditor
 	store.Claimer
 	store.Enqueuer
 	store.Settler

@@ -1,0 +1,186 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// Verb is what a bulk operation does to each of its runs.
+type Verb string
+
+const (
+	Cancel  Verb = "cancel"
+	Retry   Verb = "retry"
+	Promote Verb = "promote"
+	Delete  Verb = "delete"
+)
+
+// suits reports whether a run in s can be the verb's.
+func (v Verb) suits(s job.State) bool {
+	switch v {
+	case Cancel:
+		return s.Live()
+	case Retry:
+		return s.Requeueable()
+	case Promote:
+		return s.Promotable()
+	case Delete:
+		return s.Removable()
+	}
+	return false
+}
+
+// MaxBulk bounds the runs of one bulk operation.
+const MaxBulk = 1000
+
+// BulkParams names the runs of a bulk operation by a filter, of which a State is
+// required: the operation on everything is nobody's intention. Its Limit, Oldest
+// and Before are not used; After goes on where an earlier operation ended.
+type BulkParams struct {
+	Verb     Verb
+	Filter   store.ListParams
+	Limit    int    // runs to act on; 0 is MaxBulk, which is the most
+	Reason   string // Cancel
+	Attempts int    // Retry: as of RequeueParams
+	DryRun   bool   // act on none, and answer those it would be
+}
+
+// BulkResult is what a bulk operation did.
+type BulkResult struct {
+	Moved []string // ids of the runs acted on, oldest first
+	// Blocked are runs that could not be retried since another live run holds
+	// their key. They spend nothing of the limit.
+	Blocked int
+	// Remaining is what the same call could act on again, counted up to MaxBulk.
+	Remaining int
+}
+
+// Bulk does a verb to the runs that a filter names, oldest first, each in a
+// write of its own: one that changes meanwhile is passed over. With an error it
+// answers what it had done.
+// Errors: X_INVALID for a missing or unsuitable state or a limit out of range;
+// X_JOB_PAGE_INVALID; the store's.
+func (q *Queue) Bulk(ctx context.Context, p BulkParams) (BulkResult, error) {
+	if p.Limit == 0 {
+		p.Limit = MaxBulk
+	}
+	switch {
+	case p.Verb != Cancel && p.Verb != Retry && p.Verb != Promote && p.Verb != Delete:
+		return BulkResult{}, invalid("%q is nothing to be done in bulk", p.Verb)
+	case p.Filter.State == "":
+		return BulkResult{}, &abi.Error{Code: job.CodeInvalid, Message: "a bulk " + string(p.Verb) + " names no state", Fix: "say the state of the runs it is for"}
+	case !p.Verb.suits(p.Filter.State):
+		return BulkResult{}, &abi.Error{
+			Code:    job.CodeInvalid,
+			Message: fmt.Sprintf("no run that is %s can be the one of a %s", p.Filter.State, p.Verb),
+			Fix:     "name another state",
+		}
+	case p.Limit < 0 || p.Limit > MaxBulk:
+		return BulkResult{}, invalid("a bulk %s of %d runs; from 1 to %d are possible", p.Verb, p.Limit, MaxBulk)
+	}
+	b := bulk{q: q, p: p, taken: map[liveKey]bool{}}
+	err := b.walk(ctx)
+	return b.res, err
+}
+
+// liveKey is an idempotency key in its namespace.
+type liveKey struct{ job, tenant, key string }
+
+// bulk is one operation under way.
+type bulk struct {
+	q     *Queue
+	p     BulkParams
+	res   BulkResult
+	taken map[liveKey]bool // keys that this operation made live, or would
+}
+
+// walk pages through the runs of the filter until the limit is spent and what
+// remains is counted.
+func (b *bulk) walk(ctx context.Context) error {
+	page := b.p.Filter
+	page.Oldest, page.Before, page.Limit = true, "", 500
+	for {
+		runs, err := b.q.store.List(ctx, page)
+		if err != nil {
+			return err
+		}
+		for i := range runs {
+			r := &runs[i]
+			switch {
+			case len(b.res.Moved) < b.p.Limit && !b.p.DryRun:
+				err = b.move(ctx, r)
+			default:
+				err = b.count(ctx, r)
+			}
+			if err != nil {
+				return err
+			}
+			if b.res.Remaining == MaxBulk {
+				return nil
+			}
+		}
+		if len(runs) < page.Limit {
+			return nil
+		}
+		page.After = runs[len(runs)-1].ID
+	}
+}
+
+// passed are refusals of a run that is not, any more, what the filter asked for.
+var passed = map[string]bool{
+	job.CodeNotFound: true, job.CodeNotCancellable: true, job.CodeNotRequeueable: true, job.CodeNotPromotable: true, job.CodeNotRemovable: true,
+}
+
+func (b *bulk) move(ctx context.Context, r *job.Run) error {
+	var err error
+	switch b.p.Verb {
+	case Cancel:
+		_, err = b.q.Cancel(ctx, r.ID, b.p.Reason)
+	case Retry:
+		_, err = b.q.Retry(ctx, store.RequeueParams{ID: r.ID, Attempts: b.p.Attempts})
+	case Promote:
+		_, err = b.q.Promote(ctx, r.ID)
+	case Delete:
+		_, err = b.q.Delete(ctx, r.ID)
+	}
+	switch code := abi.CodeOf(err); {
+	case err == nil:
+		b.res.Moved = append(b.res.Moved, r.ID)
+		b.taken[liveKey{r.Job, r.Tenant, r.Key}] = true
+	case code == job.CodeDuplicate:
+		b.res.Blocked++
+	case !passed[code]:
+		return fmt.Errorf("run %s: %w", r.ID, err)
+	}
+	return nil
+}
+
+// count counts a run that the operation could act on but does not.
+func (b *bulk) count(ctx context.Context, r *job.Run) error {
+	if b.p.Verb == Retry && r.Key != "" {
+		k := liveKey{r.Job, r.Tenant, r.Key}
+		held := b.taken[k]
+		if !held {
+			holder, err := b.q.store.FindLive(ctx, r.Job, r.Tenant, r.Key)
+			if err != nil {
+				return err
+			}
+			held = holder != ""
+		}
+		if held {
+			b.res.Blocked++
+			return nil
+		}
+		b.taken[k] = true
+	}
+	if b.p.DryRun && len(b.res.Moved) < b.p.Limit {
+		b.res.Moved = append(b.res.Moved, r.ID)
+		return nil
+	}
+	b.res.Remaining++
+	return nil
+}

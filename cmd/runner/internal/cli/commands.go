@@ -11,6 +11,7 @@ func commands(e *env) []*cobra.Command {
 		newEnqueue(e),
 		newJobs(e),
 		newWorkers(e),
+		newAudit(e),
 		newOutbox(e),
 		newMigrate(e),
 		newModules(e),

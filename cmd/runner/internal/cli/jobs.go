@@ -16,7 +16,7 @@ import (
 func newJobs(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "jobs",
-		Short: "List, show, follow, cancel and retry runs",
+		Short: "List, show, follow, cancel, retry, promote and delete runs",
 		Long: `Look at the runs in the database and act on them.
 
 A run is one enqueued job with all its attempts; its id never changes. States are
@@ -24,59 +24,44 @@ ready (due now), delayed (due later), running, suspended (sleeping), done, faile
 (gave up, nobody needs to look), dead (gave up, waits for a person) and cancelled.`,
 		Example: `  runner jobs ls --state dead
   runner jobs show 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
-  runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e --from-step charge`,
+  runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e --from-step charge
+  runner jobs retry --state dead --job charge-card --since 24h`,
 		GroupID: groupOperate,
 	}
-	return e.group(cmd, newJobsLs(e), newJobsShow(e), newJobsWait(e), newJobsCancel(e), newJobsRetry(e))
+	return e.group(cmd, newJobsLs(e), newJobsShow(e), newJobsWait(e), newJobsCancel(e), newJobsRetry(e), newJobsPromote(e), newJobsDelete(e))
 }
 
 func newJobsLs(e *env) *cobra.Command {
-	var (
-		p        store.ListParams
-		state    string
-		tenant   string
-		untenant bool
-	)
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
 		Short:   "List runs, newest first",
 		Long: `List runs, newest first. Filters combine; without any, all runs are listed.
 
-A page ends after --limit runs; --before with the last id of a page gives the next.`,
+A page ends after --limit runs; --before with the last id of a page gives the next.
+
+Dead runs (dead letters) wait for a person: what to do is in their error, and
+runner jobs retry runs them again, one by id or all that a filter names.`,
 		Example: `  runner jobs ls
-  runner jobs ls --state dead --job charge-card
+  runner jobs ls --state dead --job charge-card --since 24h
   runner jobs ls --tenant acme --limit 500 --json
   runner jobs ls --before 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e`,
 		Args: cobra.NoArgs,
 	}
 	t := e.targetFlags(cmd)
 	e.jsonFlag(cmd)
-	f := cmd.Flags()
-	f.StringVar(&state, "state", "", "only runs in this state: "+stateNames())
-	f.StringVar(&p.Job, "job", "", "only runs of this job")
-	f.StringVar(&p.Queue, "queue", "", "only runs in this queue")
-	f.StringVar(&tenant, "tenant", "", "only runs of this tenant")
-	f.BoolVar(&untenant, "no-tenant", false, "only runs without a tenant")
-	f.StringVar(&p.IDPrefix, "id", "", "only runs whose id begins so")
-	f.StringVar(&p.Parent, "parent", "", "only runs that this run enqueued")
-	f.StringVar(&p.Before, "before", "", "only runs older than the run with this id")
-	f.IntVar(&p.Limit, "limit", 100, "runs to list, at most 1000")
-	cmd.MarkFlagsMutuallyExclusive("tenant", "no-tenant")
-	e.complete(cmd, "job", e.completeJobs)
-	e.complete(cmd, "state", completeStates)
+	filter := e.filterFlags(cmd)
+	var before string
+	var limit int
+	cmd.Flags().StringVar(&before, "before", "", "only runs older than the run with this id")
+	cmd.Flags().IntVar(&limit, "limit", 100, "runs to list, at most 1000")
 	cmd.RunE = e.run(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
-		if state != "" {
-			s, err := job.ParseState(state)
-			if err != nil {
-				return usagef("one of "+stateNames(), "--state %q is no state of a run", state)
-			}
-			p.State = s
-		}
-		if cmd.Flags().Changed("tenant") || untenant {
-			p.Tenant = &tenant
-		}
 		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
+			p, err := filter.params(ctx, cmd, o.store)
+			if err != nil {
+				return err
+			}
+			p.Before, p.Limit = before, limit
 			runs, err := o.store.List(ctx, p)
 			if err != nil {
 				return err
@@ -109,6 +94,9 @@ A page ends after --limit runs; --before with the last id of a page gives the ne
 			if len(runs) == p.Limit && len(runs) > 0 {
 				_, _ = fmt.Fprintf(e.Stderr, "more: runner jobs ls --before %s\n", runs[len(runs)-1].ID)
 			}
+			if p.State == job.Dead && len(runs) > 0 {
+				_, _ = fmt.Fprintf(e.Stderr, "run one again: %s\n", retryCommand(runs[0]))
+			}
 			return nil
 		})
 	})
@@ -125,6 +113,9 @@ func noteOf(r job.Run) string {
 	}
 	return r.Key
 }
+
+// retryCommand is what runs a dead run again.
+func retryCommand(r job.Run) string { return "runner jobs retry " + r.ID }
 
 func stateNames() string {
 	names := make([]string, len(job.States))
@@ -193,7 +184,10 @@ func readHistory(ctx context.Context, s store.Store, id string) (history, error)
 	if h.attempts, err = s.Attempts(ctx, id); err != nil {
 		return history{}, err
 	}
-	h.steps, err = s.ListSteps(ctx, id)
+	if h.steps, err = s.ListSteps(ctx, id); err != nil {
+		return history{}, err
+	}
+	h.audit, err = s.Audit(ctx, store.AuditParams{Kind: store.AuditRun, Subject: id})
 	return h, err
 }
 

@@ -9,39 +9,28 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
 
 func newJobsCancel(e *env) *cobra.Command {
-	var reason string
 	cmd := &cobra.Command{
-		Use:   "cancel ID",
-		Short: "End a run that has not ended",
-		Long: `End a run that has not ended. One that is waiting never starts; one that is running
+		Use:   "cancel ID… | --state STATE",
+		Short: "End runs that have not ended",
+		Long: `End runs that have not ended. One that is waiting never starts; one that is running
 is stopped when its worker next renews its lease, a few seconds later, and writes no
-more steps. What its completed steps did stays done.`,
+more steps. What its completed steps did stays done.` + filterHelp,
 		Example: `  runner jobs cancel 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
-  runner jobs cancel 0197b2f4 --reason 'customer left'`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: e.completeRuns,
+  runner jobs cancel 0197b2f4 --reason 'customer left'
+  runner jobs cancel --state delayed --tenant acme --reason 'customer left'`,
 	}
-	t := e.targetFlags(cmd)
-	e.jsonFlag(cmd)
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the run's record")
-	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
-			id, err := wholeID(ctx, o.store, args[0])
-			if err != nil {
-				return err
-			}
-			run, err := o.client.Cancel(ctx, id, reason)
-			if err != nil {
-				return err
-			}
-			return e.printActed(run, "cancelled")
-		})
-	})
+	a := e.actFlags(cmd, engine.BulkCancel)
+	cmd.Flags().StringVar(&a.bulk.Reason, "reason", "", "why, for the run's record")
+	a.done = "cancelled"
+	a.one = func(ctx context.Context, o opened, id string) (job.Run, error) {
+		return o.client.Cancel(ctx, id, a.bulk.Reason)
+	}
 	return cmd
 }
 
@@ -81,39 +70,34 @@ followed one after the other, and the exit code is 1 if any ended so.`,
 }
 
 func newJobsRetry(e *env) *cobra.Command {
-	var p store.RequeueParams
+	var fromStep string
 	cmd := &cobra.Command{
-		Use:   "retry ID",
-		Short: "Run a run again that has ended",
-		Long: `Make a run that has ended ready again, under the same id, with its attempts counted
-from none. Its completed steps are kept and not run again, unless --from-step names the
+		Use:   "retry ID… | --state STATE",
+		Short: "Run runs again that have ended",
+		Long: `Make runs that have ended ready again, under the same ids, with their attempts counted
+from none. Completed steps are kept and not run again, unless --from-step names the
 first that should be: then that step and all that came after it are forgotten.
 
-A dead run (a dead letter) is repaired so: correct what made it fail, then retry it.`,
+A dead run (a dead letter) is repaired so: correct what made it fail, then retry it.` + filterHelp,
 		Example: `  runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
   runner jobs retry 0197b2f4 --from-step charge
-  runner jobs retry 0197b2f4 --attempts 10`,
-		Args:              cobra.ExactArgs(1),
-		ValidArgsFunction: e.completeRuns,
+  runner jobs retry 0197b2f4 --attempts 10
+  runner jobs retry --state dead --job charge-card --code X_CARD_GATEWAY --dry-run`,
 	}
-	t := e.targetFlags(cmd)
-	e.jsonFlag(cmd)
-	cmd.Flags().StringVar(&p.FromStep, "from-step", "", "forget this step and those after it")
-	cmd.Flags().IntVar(&p.Attempts, "attempts", 0, "attempts in all from now on (default as before)")
+	a := e.actFlags(cmd, engine.BulkRetry)
+	cmd.Flags().StringVar(&fromStep, "from-step", "", "forget this step and those after it; for one run")
+	cmd.Flags().IntVar(&a.bulk.Attempts, "attempts", 0, "attempts in all from now on (default as before)")
 	e.complete(cmd, "from-step", e.completeSteps)
-	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
-			var err error
-			if p.ID, err = wholeID(ctx, o.store, args[0]); err != nil {
-				return err
-			}
-			run, err := o.client.Retry(ctx, p)
-			if err != nil {
-				return err
-			}
-			return e.printActed(run, "ready again")
-		})
-	})
+	a.done = "ready again"
+	a.one = func(ctx context.Context, o opened, id string) (job.Run, error) {
+		return o.client.Retry(ctx, store.RequeueParams{ID: id, FromStep: fromStep, Attempts: a.bulk.Attempts})
+	}
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if fromStep != "" && len(args) != 1 {
+			return usagef("give the id of one run", "--from-step is for one run, and there are %d", len(args))
+		}
+		return nil
+	}
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // history is a run with everything that is known of it.
@@ -16,6 +17,7 @@ type history struct {
 	run      job.Run
 	attempts []job.AttemptRecord
 	steps    []job.Step
+	audit    []store.AuditEntry // newest first, the latest 100
 }
 
 // event is one line of a timeline.
@@ -61,6 +63,9 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 	}
 	for _, s := range h.steps {
 		evs = append(evs, stepEvent(s, show))
+	}
+	for _, a := range h.audit {
+		evs = append(evs, event{at: a.At, what: "operator", state: string(a.Verb), detail: join("by "+a.By, a.Detail), rank: 5})
 	}
 	if !run.FinishedAt.IsZero() {
 		e := event{at: run.FinishedAt, what: "run", state: string(run.State), took: between(run.CreatedAt, run.FinishedAt), rank: 4}

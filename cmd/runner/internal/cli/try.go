@@ -82,7 +82,7 @@ func (e *env) printTried(tried []app.Tried) error {
 	if e.json {
 		views := make([]historyView, len(tried))
 		for i, t := range tried {
-			views[i] = viewHistory(history{t.Run, t.Attempts, t.Steps}, whole)
+			views[i] = viewHistory(history{run: t.Run, attempts: t.Attempts, steps: t.Steps}, whole)
 		}
 		return printJSON(e.Stdout, map[string]any{"run": views[0], "enqueued": views[1:]})
 	}
@@ -90,7 +90,7 @@ func (e *env) printTried(tried []app.Tried) error {
 		if i > 0 {
 			_, _ = fmt.Fprintf(e.Stdout, "\n%s\n\n", e.out.dim("enqueued by it:"))
 		}
-		printTimeline(e.Stdout, e.out, history{t.Run, t.Attempts, t.Steps}, whole)
+		printTimeline(e.Stdout, e.out, history{run: t.Run, attempts: t.Attempts, steps: t.Steps}, whole)
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ type runView struct {
 	ExpiresAt   time.Time       `json:"expires_at,omitzero"`
 	Input       json.RawMessage `json:"input,omitempty"`
 	Output      json.RawMessage `json:"output,omitempty"`
+	Retry       string          `json:"retry,omitempty"` // of a dead run: the command that runs it again
 }
 
 func viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
@@ -47,6 +48,9 @@ func viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
 	}
 	if r.State != job.Done { // what an earlier attempt failed of is in its record
 		v.Error = viewFailure(r.Error)
+	}
+	if r.State == job.Dead {
+		v.Retry = retryCommand(r)
 	}
 	if r.Progress != (job.Progress{}) {
 		v.Progress = &r.Progress
@@ -66,6 +70,7 @@ type historyView struct {
 	runView
 	Attempts []attemptView `json:"attempts"`
 	History  []stepView    `json:"history"`
+	Audit    []auditView   `json:"audit"`
 }
 
 // attemptView is one settled attempt. A run that completed in its first
@@ -97,7 +102,7 @@ type stepView struct {
 }
 
 func viewHistory(h history, show func([]byte) json.RawMessage) historyView {
-	v := historyView{runView: viewRun(h.run, show), Attempts: []attemptView{}, History: []stepView{}}
+	v := historyView{runView: viewRun(h.run, show), Attempts: []attemptView{}, History: []stepView{}, Audit: []auditView{}}
 	for _, a := range h.attempts {
 		v.Attempts = append(v.Attempts, attemptView{
 			Attempt: a.Attempt, Claim: a.Claim, Worker: a.Worker, Outcome: a.Outcome, ClaimedAt: a.ClaimedAt,
@@ -109,6 +114,9 @@ func viewHistory(h history, show func([]byte) json.RawMessage) historyView {
 			Name: s.Name, Kind: s.Kind, Status: s.Status, Failures: s.Attempts, StartedAt: s.StartedAt,
 			FinishedAt: s.FinishedAt, WakeAt: s.WakeAt, Output: show(s.Output), Error: viewFailure(s.Error),
 		})
+	}
+	for _, a := range h.audit {
+		v.Audit = append(v.Audit, auditView(a))
 	}
 	return v
 }

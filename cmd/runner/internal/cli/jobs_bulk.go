@@ -1,0 +1,172 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/queue"
+)
+
+// act is a command that does one thing to runs: those that its arguments name,
+// or those that a filter does.
+type act struct {
+	env    *env
+	cmd    *cobra.Command
+	done   string // "cancelled"
+	bulk   engine.BulkParams
+	one    func(ctx context.Context, o opened, id string) (job.Run, error)
+	target *target
+	filter *filter
+	by     string
+}
+
+// actFlags adds the flags that all such commands share.
+func (e *env) actFlags(cmd *cobra.Command, verb queue.Verb) *act {
+	a := &act{env: e, cmd: cmd, target: e.targetFlags(cmd), filter: e.filterFlags(cmd), bulk: engine.BulkParams{Verb: verb}}
+	e.jsonFlag(cmd)
+	flags := cmd.Flags()
+	flags.IntVar(&a.bulk.Limit, "limit", queue.MaxBulk, "with a filter: runs to act on, oldest first")
+	flags.BoolVar(&a.bulk.DryRun, "dry-run", false, "with a filter: print the runs it is about and act on none")
+	flags.StringVar(&a.by, "by", "", "who does it, for the audit (default: the name of the user)")
+	cmd.ValidArgsFunction = e.completeRuns
+	cmd.RunE = e.run(a.run)
+	return a
+}
+
+func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error {
+	bulk := a.filter.given(cmd)
+	switch {
+	case bulk && len(args) > 0:
+		return usagef("name runs by their ids or by a filter", "runs are named by id and by a filter")
+	case !bulk && len(args) == 0:
+		return usagef("give an id, or a filter as in --state dead --job NAME", "no run is named")
+	case bulk && a.filter.state == "":
+		return usagef("add --state", "a filter without a state could name every run there is")
+	case !bulk && (a.bulk.DryRun || cmd.Flags().Changed("limit")):
+		return usagef("leave it out, or name runs by a filter", "--limit and --dry-run are for runs that a filter names")
+	}
+	return a.env.withStore(engine.WithActor(ctx, a.actor()), a.target, func(ctx context.Context, o opened) error {
+		if bulk {
+			return a.many(ctx, o)
+		}
+		for _, arg := range args {
+			id, err := wholeID(ctx, o.store, arg)
+			if err != nil {
+				return err
+			}
+			run, err := a.one(ctx, o, id)
+			if err != nil {
+				return err
+			}
+			if err := a.env.printActed(run, a.done); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func (a *act) actor() string {
+	if a.by != "" {
+		return a.by
+	}
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "cli"
+}
+
+// bulkView is what a bulk operation did, as JSON.
+type bulkView struct {
+	Runs      []string `json:"runs"`
+	Blocked   int      `json:"blocked"`
+	Remaining int      `json:"remaining"`
+	DryRun    bool     `json:"dry_run,omitempty"`
+}
+
+func (a *act) many(ctx context.Context, o opened) error {
+	var err error
+	if a.bulk.Filter, err = a.filter.params(ctx, a.cmd, o.store); err != nil {
+		return err
+	}
+	res, err := o.client.Bulk(ctx, a.bulk)
+	if err != nil && len(res.Moved) == 0 {
+		return err
+	}
+	return errors.Join(a.print(res), err) // what was done before an error is said too
+}
+
+func (a *act) print(res engine.BulkResult) error {
+	e := a.env
+	if e.json {
+		if res.Moved == nil {
+			res.Moved = []string{}
+		}
+		return printJSON(e.Stdout, bulkView{Runs: res.Moved, Blocked: res.Blocked, Remaining: res.Remaining, DryRun: a.bulk.DryRun})
+	}
+	for _, id := range res.Moved {
+		if _, err := fmt.Fprintln(e.Stdout, id); err != nil {
+			return err
+		}
+	}
+	would := ""
+	if a.bulk.DryRun {
+		would = "would be "
+	}
+	_, _ = fmt.Fprintf(e.Stderr, "runs %s%s: %d\n", would, a.done, len(res.Moved))
+	if res.Blocked > 0 {
+		_, _ = fmt.Fprintf(e.Stderr, "left, since a live run holds the key: %d\n", res.Blocked)
+	}
+	if res.Remaining > 0 {
+		atLeast := ""
+		if res.Remaining == queue.MaxBulk {
+			atLeast = "at least "
+		}
+		_, _ = fmt.Fprintf(e.Stderr, "remaining: %s%d; the same command goes on\n", atLeast, res.Remaining)
+	}
+	return nil
+}
+
+// filterHelp is what the commands that act on runs have in common.
+const filterHelp = `
+
+Runs are named by their ids, or by a filter, which needs a --state: then up to --limit
+of them, oldest first, each in a write of its own. --dry-run prints their ids instead.
+What was done, and by whom, is kept for 90 days: runner audit ls.`
+
+func newJobsPromote(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "promote ID… | --state delayed",
+		Short: "Make delayed runs due now",
+		Long: `Make runs due now that were delayed, by their enqueuer or between two attempts. A run
+that sleeps is not woken: that would break what its step promised.` + filterHelp,
+		Example: `  runner jobs promote 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
+  runner jobs promote --state delayed --job send-digest`,
+	}
+	a := e.actFlags(cmd, engine.BulkPromote)
+	a.done = "due now"
+	a.one = func(ctx context.Context, o opened, id string) (job.Run, error) { return o.client.Promote(ctx, id) }
+	return cmd
+}
+
+func newJobsDelete(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "delete ID… | --state STATE",
+		Aliases: []string{"rm"},
+		Short:   "Remove runs with their history",
+		Long: `Remove runs with their attempts and steps, before their retention is over or though
+they never ran. A run that is running is refused: cancel it first.` + filterHelp,
+		Example: `  runner jobs delete 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
+  runner jobs delete --state failed --job import --until 30d`,
+	}
+	a := e.actFlags(cmd, engine.BulkDelete)
+	a.done = "deleted"
+	a.one = func(ctx context.Context, o opened, id string) (job.Run, error) { return o.client.Delete(ctx, id) }
+	return cmd
+}

@@ -111,7 +111,7 @@ func Run(ctx context.Context, p Params) (Result, error) {
 	if err != nil {
 		return r, err
 	}
-	b := &bench{client: s.Client(), started: started}
+	b := &bench{client: s.Client(), started: started, progress: p.Progress}
 	err = b.measure(ctx, p, &r)
 	for _, f := range []*float64{&r.InsertPerS, &r.WorkPerS, &r.StepsPerS} {
 		*f = math.Round(*f)
@@ -135,8 +135,9 @@ func migrate(ctx context.Context, database string) error {
 
 // bench is a server being measured.
 type bench struct {
-	client  *engine.Client
-	started *starts
+	client   *engine.Client
+	started  *starts
+	progress func(what string)
 }
 
 func (b *bench) measure(ctx context.Context, p Params, r *Result) (err error) {
@@ -198,10 +199,10 @@ func enqueue(ctx context.Context, c *engine.Client, jobName string, n int) error
 }
 
 // The queue is looked at while it is worked off, but seldom: counting competes
-// with the work, and may take at most a twentieth of the time.
+// with the work, and may take at most a fiftieth of the time.
 const (
-	pollEvery = 100 * time.Millisecond
-	pollShare = 20
+	pollEvery = 200 * time.Millisecond
+	pollShare = 50
 )
 
 // rate waits for n runs of the job to be done and answers how many a second
@@ -229,6 +230,7 @@ func (b *bench) rate(ctx context.Context, jobName string, n int) (float64, error
 		case <-time.After(max(pollEvery, pollShare*time.Since(began))):
 		}
 	}
+	b.progress("reading what the store recorded")
 	var first, last time.Time
 	for before := ""; ; {
 		page, err := b.client.List(ctx, store.ListParams{Job: jobName, State: job.Done, Before: before, Limit: 1000})

@@ -60,7 +60,9 @@ func (c *claimer) pass() time.Duration {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
 	defer cancel()
+	began := time.Now()
 	res, err := w.cfg.Queue.Claim(ctx, store.ClaimParams{Worker: s.id, Queues: c.limits})
+	w.crumb.Store(int64(time.Since(began)))
 	if err != nil {
 		c.failed(s, err)
 		return pollFloor

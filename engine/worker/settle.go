@@ -108,7 +108,8 @@ func (w *Worker) refill(waiting, enough bool) {
 	case waiting && enough:
 		w.wakes.slot()
 	case waiting:
-		w.wakes.due(time.Now().Add(crumbWait))
+		wait := min(max(time.Duration(w.crumb.Load()), crumbFloor), crumbCeiling)
+		w.wakes.due(time.Now().Add(wait))
 	}
 }
 

@@ -39,12 +39,20 @@ func (q *slot) room() int { return min(q.limit-q.busy, 2*q.limit-q.busy-q.pendin
 // it to be worth a claim now; otherwise others are likely to make more very soon.
 func (q *slot) wanted() (waiting, enough bool) {
 	room := q.room()
-	return q.hungry && room > 0, room >= q.limit/crumb
+	return q.hungry && room > 0, room >= q.worthwhile()
 }
 
-// crumb is the part of a queue's slots that a claim does not wait to exceed:
-// claims of single runs share no commit with others.
-const crumb = 8
+// worthwhile is the room for which a claim is worth its commit at once: a fourth
+// of the slots, while the others work. Of a few slots any: each is too much of the
+// whole to wait.
+func (q *slot) worthwhile() int {
+	if q.limit < fewSlots {
+		return 1
+	}
+	return q.limit / 4
+}
+
+const fewSlots = 16
 
 // configure sets the limits of the queues that are served.
 func (s *slots) configure(limits map[string]int) {

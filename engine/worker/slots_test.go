@@ -47,14 +47,26 @@ func TestAClaimWaitsForMoreThanACrumbOfManySlots(t *testing.T) {
 		s.take("q")
 	}
 	s.claimed([]store.QueueLimit{{Queue: "q", Limit: 80}}, map[string]int{"q": 80})
-	for i := 1; i <= 12; i++ {
+	for i := 1; i <= 30; i++ {
 		waiting, enough := s.ended("q")
-		if !waiting || enough != (i >= 80/crumb) {
+		if !waiting || enough != (i >= 20) {
 			t.Errorf("with %d free slots: waiting %t, enough %t", i, waiting, enough)
 		}
 	}
-	s.claimed([]store.QueueLimit{{Queue: "q", Limit: 12}}, map[string]int{"q": 3})
+	s.claimed([]store.QueueLimit{{Queue: "q", Limit: 30}}, map[string]int{"q": 3})
 	if waiting, _ := s.settled("q"); waiting {
 		t.Error("a claim waits though the last one left nothing behind")
+	}
+}
+
+func TestAClaimDoesNotWaitForMoreOfAFewSlots(t *testing.T) {
+	var s slots
+	s.configure(map[string]int{"q": 4})
+	for range 4 {
+		s.take("q")
+	}
+	s.claimed([]store.QueueLimit{{Queue: "q", Limit: 4}}, map[string]int{"q": 4})
+	if waiting, enough := s.ended("q"); !waiting || !enough {
+		t.Errorf("with one of four slots free: waiting %t, enough %t", waiting, enough)
 	}
 }

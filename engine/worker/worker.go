@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -58,7 +59,8 @@ const (
 	wokenCeiling = 5 * time.Second        // the same while wakes are known to arrive
 	dueSlack     = 10 * time.Millisecond  // after a due time, so that the store agrees it has passed
 	dueHorizon   = time.Minute            // due times further away are left to polling
-	crumbWait    = time.Millisecond       // how long a few free slots of many wait for company
+	crumbFloor   = time.Millisecond       // a few free slots of many wait for company for as long as
+	crumbCeiling = 4 * time.Millisecond   // the last claim took, between these
 	claimTimeout = 10 * time.Second
 	parkDelay    = 30 * time.Second // of a run that this process cannot serve
 	shedDelay    = time.Second      // of a run whose history could not be read
@@ -82,6 +84,7 @@ type Worker struct {
 	cfg   Config
 	slots slots
 	wakes wakes
+	crumb atomic.Int64 // how long the last claim took, a time.Duration
 
 	mu       sync.Mutex // guards all below, and what session and attempt say it does
 	state    state

@@ -18,7 +18,7 @@ import (
 // per run: on a machine that does other things as well it says more than time
 // that passes. -benchtime 20000x is enough.
 func BenchmarkCPU(b *testing.B) {
-	for _, batch := range []int{10, 50, 250} {
+	for _, batch := range []int{10, 25, 50, 250} {
 		b.Run(fmt.Sprintf("batch=%d", batch), func(b *testing.B) {
 			s := open(b, migrated(b, Config{MaxConns: 1, NoListen: true}))
 			m := newMeter(b, s)

@@ -96,6 +96,7 @@ func (e *env) bench(ctx context.Context, f benchFlags) error {
 		}
 		defer pprof.StopCPUProfile()
 	}
+	app.SpareCollections(e.Getenv) // as serve does
 	r, err := bench.Run(ctx, p)
 	if err != nil {
 		return err

@@ -98,6 +98,7 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 	if f.outbox == "" {
 		f.outbox = e.Getenv(app.EnvOutbox)
 	}
+	app.SpareCollections(e.Getenv)
 	// Before anything is opened, so that no signal is lost to the default action.
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

@@ -36,6 +36,8 @@ type batcher[P, R any] struct {
 	size    func(*P) int
 	observe func(entries int)
 	limit   time.Duration // of one write; 0 is writeTimeout
+	// outlasts reports whether an error is waited out; nil is transient.
+	outlasts func(error) bool
 
 	mu      sync.Mutex
 	pending []entry[P, R]
@@ -173,7 +175,7 @@ func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 			return
 		}
 		unsure = unsure || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
-		if !transient(err) {
+		if !b.waitsOut(err) {
 			b.alone(batch, err, unsure)
 			return
 		}
@@ -182,6 +184,13 @@ func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 			batch = gaveUp(batch, err, unsure)
 		}
 	}
+}
+
+func (b *batcher[P, R]) waitsOut(err error) bool {
+	if b.outlasts == nil {
+		return transient(err)
+	}
+	return b.outlasts(err)
 }
 
 // try is one write. It has a context of its own: entries of several callers
@@ -236,6 +245,17 @@ func gaveUp[P, R any](batch []entry[P, R], err error, unsure bool) []entry[P, R]
 		left = append(left, e)
 	}
 	return left
+}
+
+// mendable reports whether err is the database's and no entry's, so that a repeat
+// succeeds once a person has dealt with it. What is known about an attempt waits
+// for that as long as the lease lasts; who asks for something new is told instead.
+func mendable(err error) bool {
+	switch abi.CodeOf(err) {
+	case job.CodeDatabaseDenied, job.CodeDatabaseFull, job.CodeDatabaseMissing, job.CodeDatabaseReadOnly, job.CodeDatabaseSchema:
+		return true
+	}
+	return transient(err)
 }
 
 // transient reports whether a repeat may succeed where err was the answer.

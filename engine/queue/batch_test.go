@@ -275,3 +275,63 @@ func BenchmarkBatcher(b *testing.B) {
 		}
 	})
 }
+
+// What is known about an attempt waits until a person has dealt with the
+// database; who asks for something new is told what is wrong.
+func TestAnAttemptsWritesOutlastWhatAPersonMends(t *testing.T) {
+	for _, code := range []string{
+		job.CodeDatabaseDenied, job.CodeDatabaseFull, job.CodeDatabaseMissing, job.CodeDatabaseReadOnly, job.CodeDatabaseSchema,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			mended := began.Add(10 * time.Second)
+			f := &failing{until: mended, err: &abi.Error{Code: code, Message: "not now"}}
+			q := New(Config{Store: f})
+			if _, err := q.Settle(t.Context(), store.SettleParams{}); err != nil || time.Now().Before(mended) {
+				t.Errorf("%s: a settle answered %v after %v", code, err, time.Since(began))
+			}
+			f.until = time.Now().Add(10 * time.Second)
+			if _, err := q.SaveStep(t.Context(), store.StepParams{}); err != nil || time.Now().Before(f.until) {
+				t.Errorf("%s: a step answered %v", code, err)
+			}
+			f.until = time.Now().Add(10 * time.Second)
+			if _, err := q.enqueues.do(t.Context(), store.EnqueueParams{}); abi.CodeOf(err) != code {
+				t.Errorf("an enqueue answered %v, want %s", err, code)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if _, err := q.Settle(ctx, store.SettleParams{}); abi.CodeOf(err) != code {
+				t.Errorf("a settle whose lease ended answered %v, want %s", err, code)
+			}
+			if err := q.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// failing answers an error until a while has passed.
+type failing struct {
+	store.Store
+	until time.Time
+	err   error
+}
+
+func (f *failing) now() error {
+	if time.Now().Before(f.until) {
+		return f.err
+	}
+	return nil
+}
+
+func (f *failing) Enqueue(_ context.Context, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
+	return make([]store.EnqueueResult, len(batch)), f.now()
+}
+
+func (f *failing) Settle(_ context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	return make([]store.SettleResult, len(batch)), f.now()
+}
+
+func (f *failing) SaveSteps(_ context.Context, batch []store.StepParams) ([]store.StepResult, error) {
+	return make([]store.StepResult, len(batch)), f.now()
+}

@@ -56,14 +56,16 @@ func New(cfg Config) *Queue {
 		observe: func(n int) { q.metrics.Batch("enqueue", n) },
 	}
 	q.settles = batcher[store.SettleParams, store.SettleResult]{
-		write:   q.store.Settle,
-		size:    settleSize,
-		observe: func(n int) { q.metrics.Batch("settle", n) },
+		write:    q.store.Settle,
+		size:     settleSize,
+		observe:  func(n int) { q.metrics.Batch("settle", n) },
+		outlasts: mendable,
 	}
 	q.steps = batcher[store.StepParams, store.StepResult]{
-		write:   q.store.SaveSteps,
-		size:    stepSize,
-		observe: func(n int) { q.metrics.Batch("step", n) },
+		write:    q.store.SaveSteps,
+		size:     stepSize,
+		observe:  func(n int) { q.metrics.Batch("step", n) },
+		outlasts: mendable,
 	}
 	return q
 }

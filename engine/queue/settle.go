@@ -8,8 +8,8 @@ import (
 )
 
 // Settle ends an attempt with one fenced write and answers whether it landed.
-// While the store is away it tries again until ctx ends, which the caller sets
-// to the end of the lease: after that someone else has the run. It never turns
+// While the store is away, full, read-only or denies it, it tries again until ctx
+// ends, which the caller sets to the end of the lease: after that someone else has the run. It never turns
 // a write that failed into another verdict.
 func (q *Queue) Settle(ctx context.Context, p store.SettleParams) (store.SettleResult, error) {
 	return q.settles.do(ctx, p)
@@ -22,8 +22,8 @@ func (q *Queue) SettleThen(ctx context.Context, p store.SettleParams, done func(
 }
 
 // SaveStep writes one step record, and what the step enqueued, with one fenced
-// write. It outlasts a store that is away for as long as ctx lives; a repeat
-// writes the same record under the same ids.
+// write. It outlasts a store that is away, full, read-only or denies it for as
+// long as ctx lives; a repeat writes the same record under the same ids.
 func (q *Queue) SaveStep(ctx context.Context, p store.StepParams) (store.StepResult, error) {
 	return q.steps.do(ctx, p)
 }

@@ -260,7 +260,7 @@ func TestAStartThatCannotRegisterLeavesAnIdleWorker(t *testing.T) {
 			return call()
 		})
 		w := r.idle(nil)
-		if err := w.Start(t.Context()); abi.CodeOf(err) != job.CodeDatabaseFull {
+		if err := w.Start(t.Context()); abi.CodeOf(err) != job.CodeDatabaseCorrupt {
 			t.Errorf("error is %v", err)
 		}
 		away.Store(false)

@@ -56,7 +56,7 @@ func Away() error {
 
 // Broken is an error that no repeat mends.
 func Broken() error {
-	return &abi.Error{Code: job.CodeDatabaseFull, Message: "the disk is full", Err: errors.New("SQLITE_FULL")}
+	return &abi.Error{Code: job.CodeDatabaseCorrupt, Message: "the file is damaged", Err: errors.New("SQLITE_CORRUPT")}
 }
 
 // Count is how often op was asked for.

@@ -62,7 +62,7 @@ func (s *Store) translate(err error, sent bool) error {
 		return e
 	}
 	unknown := sent && !pgconn.SafeToRetry(err)
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.Canceled) {
 		if unknown {
 			return errors.Join(err, store.ErrUnknown)
 		}
@@ -73,6 +73,10 @@ func (s *Store) translate(err error, sent bool) error {
 		Message: fmt.Sprintf("the connection to %s failed: %v", s.target, plain(err)),
 		Fix:     "check that the server is up and can be reached; the runner goes on when it is back",
 		Err:     err,
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		e.Message = fmt.Sprintf("%s did not answer in time", s.target)
+		e.Fix = "check that the server is up and can be reached, and what slows it down; the runner goes on when it answers"
 	}
 	if unknown {
 		return errors.Join(e, store.ErrUnknown)

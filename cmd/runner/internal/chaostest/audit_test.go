@@ -20,7 +20,7 @@ func (c *chaos) installAudit(database string) {
 	c.query(func(conn *pgx.Conn) error {
 		_, err := conn.Exec(c.ctx, `
 			CREATE TABLE public.commits (run uuid NOT NULL, step text NOT NULL, output bytea);
-			CREATE FUNCTION public.note_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			CREATE FUNCTION public.note_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
 				IF NEW.kind <> 'sleep' AND NEW.status = 'completed' THEN
 					INSERT INTO public.commits VALUES (NEW.run_id, NEW.name, NEW.output);
 				END IF;

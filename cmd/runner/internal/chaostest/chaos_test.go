@@ -125,7 +125,8 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	for range workers {
 		c.proxy(database)
 	}
-	through := c.proxy(database)
+	c.installRoles(database)
+	through := as(t, c.proxy(database), roleAsks)
 	if c.client, err = app.NewClient(c.open(through, false), m); err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 			skew = []time.Duration{-10 * time.Minute, 0, 10 * time.Minute}[i%3]
 		}
 		w, err := startWorker(workerParams{
-			name: fmt.Sprintf("worker-%d", i), dir: c.dir, database: c.url(database, i), skew: skew, proxy: c.proxies[i], fail: c.failf,
+			name: fmt.Sprintf("worker-%d", i), dir: c.dir, database: as(t, c.url(database, i), roleWorks), skew: skew, proxy: c.proxies[i], fail: c.failf,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -299,16 +300,10 @@ func (c *chaos) run(schedule []action) {
 // do is one action. Those on one process, and those on the server, wait for each
 // other.
 func (c *chaos) do(a action, server *sync.Mutex) {
-	if a.kind == restart {
+	if a.kind.ofServer() {
 		server.Lock()
 		defer server.Unlock()
-		if err := c.server.Down(c.ctx, "immediate"); err != nil {
-			c.failf("stop the server: %v", err)
-		}
-		time.Sleep(a.length)
-		if err := c.server.Up(c.ctx); err != nil {
-			c.failf("start the server: %v", err)
-		}
+		c.trouble(a)
 		return
 	}
 	p := c.proxies[a.target]

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/jobrunner/runner/engine/job"
@@ -220,16 +222,42 @@ func (c *chaos) tell(all []job.Run, unowned int) {
 		claims += r.Claims
 		states[r.State]++
 	}
-	said := map[string]int{}
-	for _, w := range c.workers {
-		text, _ := os.ReadFile(filepath.Join(c.dir, w.name+".log"))
-		for _, event := range []string{"jobs.lease.lost", "jobs.reclaim.requeued", "jobs.worker.session-retired", "jobs.claim.exhausted", "jobs.worker.settle-failed", "serve.started"} {
-			said[event] += bytes.Count(text, []byte(`"msg":"`+event+`"`))
-		}
-	}
+	said, codes := c.logged()
 	c.Logf("%v in %d claims; %d effects, %d of overtaken attempts, %d refused; %d settles refused; %v",
 		states, claims, c.effects.effects, c.effects.late, c.effects.refused, unowned, said)
+	c.Logf("errors in logs: %v", codes)
 	if said["jobs.reclaim.requeued"] == 0 {
 		c.failf("no run was taken over, so nothing was tested")
 	}
+}
+
+// errorCode begins an error that says what to do.
+var errorCode = regexp.MustCompile(`X_[A-Z_]+: `)
+
+// logged counts what the workers said at level warn and above, and the codes of
+// the errors among it. An error that concerns the database has a code.
+func (c *chaos) logged() (events, codes map[string]int) {
+	events, codes = map[string]int{}, map[string]int{}
+	for _, w := range c.workers {
+		text, err := os.ReadFile(filepath.Join(c.dir, w.name+".log"))
+		if err != nil {
+			c.Fatal(err)
+		}
+		for line := range bytes.Lines(text) {
+			var l struct{ Level, Msg, Code, Error string }
+			if json.Unmarshal(line, &l) != nil || l.Level != "WARN" && l.Level != "ERROR" && l.Msg != "serve.started" {
+				continue
+			}
+			events[l.Msg]++
+			code := cmp.Or(l.Code, errorCode.FindString(l.Error))
+			switch {
+			case code != "":
+				codes[l.Msg+" "+code]++
+			case l.Error != "" && !strings.HasPrefix(l.Error, "the effects server answers"):
+				codes[l.Msg+" "+l.Error]++
+				c.failf("%s says %s without a code: %s", w.name, l.Msg, l.Error)
+			}
+		}
+	}
+	return events, codes
 }

@@ -8,7 +8,9 @@
 // which makes it part of the run's record. Meanwhile processes are killed,
 // stopped for longer than their lease and continued, told to drain; their
 // connections are cut, stalled and delayed by proxies of the test's; the Postgres
-// server crashes. What must hold in the end, and during it, is in check_test.go and
+// server crashes or is restarted, ends sessions, refuses privileges, logins and
+// writes for a while; somebody locks the tables. All processes have the least
+// privileges that do. What must hold in the end, and during it, is in check_test.go and
 // effects_test.go.
 //
 // The short form runs with the other tests. Flags make it longer:

@@ -13,14 +13,33 @@ import (
 type kind string
 
 const (
-	kill    kind = "kill"    // SIGKILL, and a new process in its place
-	pause   kind = "pause"   // SIGSTOP for longer than the lease, then SIGCONT
-	drain   kind = "drain"   // SIGTERM, and a new process in its place, as a deploy does
-	cut     kind = "cut"     // all connections of a process
-	stall   kind = "stall"   // its bytes are held back, often for longer than the lease, and then arrive
-	delay   kind = "delay"   // its bytes are late
-	restart kind = "restart" // the server stops in immediate mode and comes back
+	kill  kind = "kill"  // SIGKILL, and a new process in its place
+	pause kind = "pause" // SIGSTOP for longer than the lease, then SIGCONT
+	drain kind = "drain" // SIGTERM, and a new process in its place, as a deploy does
+	cut   kind = "cut"   // all connections of a process
+	stall kind = "stall" // its bytes are held back, often for longer than the lease, and then arrive
+	delay kind = "delay" // its bytes are late
+
+	// What follows happens to the server, and so to all.
+	restart  kind = "restart"  // it stops in immediate mode, which is a crash, and comes back
+	reboot   kind = "reboot"   // it stops in fast mode, as an administrator does it
+	evict    kind = "evict"    // every session is ended
+	lock     kind = "lock"     // somebody locks the table of running runs
+	deny     kind = "deny"     // the role of the workers lacks the privilege to record anything
+	lockout  kind = "lockout"  // the role of the workers may not log in
+	readonly kind = "readonly" // it takes no writes, as one that became a replica
 )
+
+var kinds = []kind{kill, pause, drain, cut, stall, delay, restart, reboot, evict, lock, deny, lockout, readonly}
+
+// ofServer reports whether the trouble is the server's.
+func (k kind) ofServer() bool {
+	switch k {
+	case restart, reboot, evict, lock, deny, lockout, readonly:
+		return true
+	}
+	return false
+}
 
 // action is one thing that happens.
 type action struct {
@@ -33,7 +52,7 @@ type action struct {
 
 func (a action) String() string {
 	s := fmt.Sprintf("%7.2fs %-7s", a.at.Seconds(), a.kind)
-	if a.kind != restart {
+	if !a.kind.ofServer() {
 		s += fmt.Sprintf(" of %d", a.target)
 	}
 	if a.length > 0 {
@@ -51,9 +70,9 @@ func plan(rng *rand.Rand, length time.Duration) []action {
 	some := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(rng.Float64()*float64(most-least))
 	}
-	kinds := []kind{kill, pause, drain, cut, stall, delay, restart}
+	kinds := slices.Clone(kinds)
 	rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	weighted := []kind{kill, kill, kill, pause, pause, drain, cut, cut, stall, delay, delay, restart}
+	weighted := append(slices.Clone(kinds), kill, kill, kill, pause, pause, cut, cut, delay, stall)
 	var all []action
 	for at := some(200*time.Millisecond, time.Second); at < length; at += some(200*time.Millisecond, 1800*time.Millisecond) {
 		a := action{at: at, kind: weighted[rng.IntN(len(weighted))], target: rng.IntN(workers)}
@@ -69,8 +88,10 @@ func plan(rng *rand.Rand, length time.Duration) []action {
 			a.target = rng.IntN(workers + 1)
 		case delay:
 			a.length, a.by = some(time.Second, 5*time.Second), some(5*time.Millisecond, 200*time.Millisecond)
-		case restart:
+		case restart, reboot:
 			a.length = some(0, 3*time.Second)
+		case lock, deny, lockout, readonly:
+			a.length = some(200*time.Millisecond, lease*3/2)
 		}
 		all = append(all, a)
 	}
@@ -90,7 +111,7 @@ func TestASeedIsASchedule(t *testing.T) {
 	if !slices.Equal(of(7), of(7)) || slices.Equal(of(7), of(8)) {
 		t.Error("a seed does not decide the schedule")
 	}
-	for _, k := range []kind{kill, pause, drain, cut, stall, delay, restart} {
+	for _, k := range kinds {
 		if !slices.ContainsFunc(of(7), func(a action) bool { return a.kind == k }) {
 			t.Errorf("in a minute no %s:\n%s", k, printed(of(7)))
 		}

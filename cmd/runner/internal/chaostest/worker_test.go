@@ -132,6 +132,8 @@ func (w *worker) judge(s *os.ProcessState, told told, from int64) {
 	databaseAway := bytes.Contains(said, []byte("X_DATABASE_"))
 	switch status := s.Sys().(syscall.WaitStatus); {
 	case status.Signaled() && told.kill && status.Signal() == syscall.SIGKILL:
+	case status.Signaled() && told.term && status.Signal() == syscall.SIGTERM && len(bytes.TrimSpace(said)) == 0:
+		// So soon after its start that it did not hear signals yet.
 	case told.term && status.Exited() && status.ExitStatus() == 0:
 	case told.term && status.Exited() && (databaseAway || bytes.Contains(said, []byte("X_INTERRUPTED"))):
 		// It could not say goodbye, and its lease does; or it had not begun.

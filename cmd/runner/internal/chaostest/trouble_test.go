@@ -1,0 +1,107 @@
+package chaostest
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/jobrunner/runner/cmd/runner/internal/app"
+)
+
+// The roles of the processes, with what docs/postgres.md grants and no more.
+const (
+	roleWorks = "works"
+	roleAsks  = "asks"
+)
+
+func (c *chaos) installRoles(database string) {
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: database})
+	if err != nil {
+		c.Fatal(err)
+	}
+	grants, err := app.Grants(db, []string{roleWorks}, []string{roleAsks})
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.query(func(conn *pgx.Conn) error {
+		_, err := conn.Exec(c.ctx, "CREATE ROLE "+roleWorks+" LOGIN; CREATE ROLE "+roleAsks+" LOGIN;"+grants, pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+}
+
+// as is a database's URL for a role.
+func as(t *testing.T, database, role string) string {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.User(role)
+	return u.String()
+}
+
+// endSessions ends those of everybody else.
+const endSessions = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = current_database()"
+
+// recorded are the tables into which a worker writes what became of its runs.
+const recorded = "runner.steps, runner.attempts, runner.finished"
+
+// trouble is what happens to the server, for as long as it lasts.
+func (c *chaos) trouble(a action) {
+	switch a.kind {
+	case restart, reboot:
+		mode := "immediate"
+		if a.kind == reboot {
+			mode = "fast"
+		}
+		if err := c.server.Down(c.ctx, mode); err != nil {
+			c.failf("stop the server: %v", err)
+		}
+		time.Sleep(a.length)
+		if err := c.server.Up(c.ctx); err != nil {
+			c.failf("start the server: %v", err)
+		}
+	case evict:
+		c.administer(a, endSessions, "")
+	case lock:
+		c.administer(a, "BEGIN; LOCK TABLE runner.running", "ROLLBACK")
+	case deny:
+		c.administer(a, "REVOKE INSERT ON "+recorded+" FROM "+roleWorks, "GRANT INSERT ON "+recorded+" TO "+roleWorks)
+	case lockout:
+		c.administer(a, "ALTER ROLE "+roleWorks+" NOLOGIN; "+endSessions, "ALTER ROLE "+roleWorks+" LOGIN")
+	case readonly:
+		const set = "ALTER DATABASE %s %s default_transaction_read_only"
+		name := c.databaseName()
+		c.administer(a, fmt.Sprintf(set, name, "SET")+" = on; "+endSessions, fmt.Sprintf(set, name, "RESET")+"; "+endSessions)
+	}
+}
+
+// administer runs one text, and another when the trouble is over.
+func (c *chaos) administer(a action, begin, end string) {
+	conn, err := pgx.Connect(c.ctx, c.database)
+	if err != nil {
+		c.failf("%s: %v", a.kind, err)
+		return
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(c.ctx)) }()
+	for _, text := range []string{"SET default_transaction_read_only = off", begin, end} {
+		if text == end {
+			time.Sleep(a.length)
+		}
+		if _, err := conn.Exec(c.ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
+			c.failf("%s: %v", a.kind, err)
+		}
+	}
+}
+
+func (c *chaos) databaseName() string {
+	cfg, err := pgx.ParseConfig(c.database)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return pgx.Identifier{cfg.Database}.Sanitize()
+}

@@ -17,5 +17,5 @@ WHERE kind = $3 AND subject = $4 AND id < $1 ORDER BY id DESC LIMIT $2
 
 -- name: purge_audit
 -- $1 how long an entry is kept, in ms, $2 limit: ids rise with time
-DELETE FROM {schema}.audit WHERE id = ANY (ARRAY(SELECT id FROM {schema}.audit ORDER BY id LIMIT $2 FOR UPDATE SKIP LOCKED))
+DELETE FROM {schema}.audit WHERE id = ANY (ARRAY(SELECT id FROM {schema}.audit ORDER BY id LIMIT $2))
   AND at < {now} - $1::bigint * interval '1 millisecond'

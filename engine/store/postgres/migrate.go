@@ -108,8 +108,17 @@ func (m *Migrator) migrate(ctx context.Context) (applied []int, err error) {
 		return nil, err
 	}
 	defer c.Close(context.WithoutCancel(ctx))
-	for {
+	for try := 1; ; {
 		version, err := m.step(ctx, c, d)
+		// The functions that make partitions wait for no lock for long, not even
+		// for one that an autovacuum has on a catalog.
+		if sqlState(err) == "55P03" && try < tries { // lock_not_available
+			if err := pause(ctx, try); err != nil {
+				return applied, err
+			}
+			try++
+			continue
+		}
 		if err != nil {
 			return applied, err
 		}

@@ -124,10 +124,33 @@ func (d db) PauseQueue(tb testing.TB, queue string) {
 	d.exec(tb, `INSERT INTO {schema}.queues (name, paused_at) VALUES ($1, now())`, queue)
 }
 
-// openDB opens a store on a schema of its own, with a clock that tests move.
+// openDB opens a store on a schema of its own, with a clock that tests move, as
+// a role that has the least privileges of a worker.
 func openDB(tb testing.TB) storetest.DB { return openWith(tb, Config{}) }
 
 func openWith(tb testing.TB, cfg Config) db { return openThroughURL(tb, cfg, "") }
+
+// testWorker is a role with the privileges of a worker, in the schemas of tests.
+const testWorker = "runner_test_worker"
+
+// asWorker grants the role what a worker needs, and the clock of tests, and
+// answers the URL of a session with those privileges and no more.
+func asWorker(tb testing.TB, cfg Config) string {
+	tb.Helper()
+	grants, err := Grants(cfg, RoleWorker, testWorker)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	connected(tb, cfg.URL, func(c *pgx.Conn) {
+		_, err := c.Exec(context.Background(), cfg.dialect().fill(`
+			DO $$ BEGIN CREATE ROLE `+testWorker+`; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+			GRANT SELECT, UPDATE ON {schema}.test_clock TO `+testWorker+`;`)+grants, pgx.QueryExecModeSimpleProtocol)
+		if err != nil {
+			tb.Fatal(err)
+		}
+	})
+	return with(tb, cfg.URL, "", "role", testWorker)
+}
 
 // openThroughURL is openWith by way of another URL of the same database.
 func openThroughURL(tb testing.TB, cfg Config, url string) db {
@@ -148,6 +171,8 @@ func openThroughURL(tb testing.TB, cfg Config, url string) db {
 	})
 	if url != "" {
 		cfg.URL = url
+	} else {
+		cfg.URL = asWorker(tb, cfg)
 	}
 	d := db{Store: open(tb, cfg), tb: tb}
 	d.claims.limit = time.Hour // a busy machine is not to change what is tested

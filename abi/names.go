@@ -191,10 +191,10 @@ var Exports = []Func{
 	{ExportWarm, none, one, true},
 }
 
-// ForeignImports are the functions besides Imports that a host serves so that
-// common toolchains work: the stateless subset of WASI preview 1 under
-// "wasi_snapshot_preview1" (any function of it may be imported; those not
-// served answer ENOSYS or EBADF) and AssemblyScript's runtime hooks.
+// Module names under which a host serves what common toolchains import besides
+// Imports: WASIImports, the part of WASI preview 1 that keeps no state (any
+// function of it may be imported; those that need files or sockets answer
+// ENOSYS or EBADF), and EnvImports, the runtime hooks of AssemblyScript.
 const (
 	WASIModule = "wasi_snapshot_preview1"
 	EnvModule  = "env"

@@ -11,6 +11,7 @@
 //
 //	type Input struct{ OrgID string }
 //	type Output struct{ DigestRun string }
+//	type Digest struct{ URL string }
 //
 //	func init() { guest.Job("onboard-org", onboard) }
 //
@@ -32,8 +33,9 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags="-s -w" -o onboard.wasm .
 //
-// Built natively it is the same package with a host that package guesttest
-// provides, so a handler is tested with go test alone.
+// The example below runs it and shows the calls that it comes to. Built natively
+// it is the same package with a host that package guesttest provides, so a
+// handler is tested with go test alone.
 //
 // # What a handler must know
 //

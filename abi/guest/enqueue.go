@@ -76,8 +76,11 @@ func (c *Ctx) EnqueueMany(runs ...Run) ([]Enqueued, error) {
 		return nil, c.refused(abi.FuncEnqueue, n)
 	}
 	rs, err := wire.ReadEnqueued(c.result(n))
-	if err != nil || len(rs) != len(runs) {
-		return nil, Terminal(fmt.Errorf("the host's answer to enqueue cannot be read: %d results for %d runs, %w", len(rs), len(runs), err))
+	if err == nil && len(rs) != len(runs) {
+		err = fmt.Errorf("%d results for %d runs", len(rs), len(runs))
+	}
+	if err != nil {
+		return nil, Terminal(fmt.Errorf("the host's answer to enqueue cannot be read: %w", err))
 	}
 	return rs, nil
 }

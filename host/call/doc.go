@@ -15,8 +15,8 @@
 // All state of an attempt is in a State, which travels as the context of the
 // call into the guest. Host functions keep nothing else, so that resetting an
 // instance resets everything. A host function gets no Go error back to the
-// guest: it answers a code, or it unwinds the guest by a panic that Run turns
-// into the outcome it noted in the State.
+// guest: it answers a code, or it notes the outcome in the State, which State.End
+// reads, and unwinds the guest by a panic.
 //
 // # Time and randomness
 //

@@ -17,7 +17,7 @@ var envTable = map[string]body{"abort": envAbort, "seed": envSeed, "trace": envT
 // abort(message, file, line, column): an exception that nothing caught.
 func envAbort(s *State, mem api.Memory, stack []uint64) {
 	s.ended = aborted
-	s.abort = fmt.Sprintf("%s (%s:%d:%d)", scriptString(mem, stack[0]), scriptString(mem, stack[1]), uint32(stack[2]), uint32(stack[3]))
+	s.abort = fmt.Sprintf("%s (%s:%d:%d)", s.scriptString(mem, stack[0]), s.scriptString(mem, stack[1]), uint32(stack[2]), uint32(stack[3]))
 	panic(unwound)
 }
 
@@ -30,7 +30,7 @@ func envSeed(s *State, _ api.Memory, stack []uint64) {
 
 // trace(message, n, a0 … a4): a line for debugging with up to five numbers.
 func envTrace(s *State, mem api.Memory, stack []uint64) {
-	text := scriptString(mem, stack[0])
+	text := s.scriptString(mem, stack[0])
 	for _, v := range stack[2 : 2+min(5, uint32(stack[1]))] {
 		text += fmt.Sprintf(" %v", api.DecodeF64(v))
 	}
@@ -43,7 +43,7 @@ const maxScriptString = 8 << 10
 // scriptString is AssemblyScript's string at p: UTF-16, its length in bytes in
 // the word before it. What is no string reads as "?": these calls end the guest
 // anyway, or only log.
-func scriptString(mem api.Memory, p uint64) string {
+func (s *State) scriptString(mem api.Memory, p uint64) string {
 	if uint32(p) == 0 {
 		return ""
 	}
@@ -55,6 +55,7 @@ func scriptString(mem api.Memory, p uint64) string {
 	if !ok {
 		return "?"
 	}
+	s.work += uint64(len(b))
 	units := make([]uint16, len(b)/2)
 	for i := range units {
 		units[i] = binary.LittleEndian.Uint16(b[i*2:])

@@ -142,7 +142,8 @@ func (e Export) String() string { return exportNames[e] }
 
 var exportNames = [exports]string{Start: "a start function", Initialize: abi.ExportInitialize, Warm: abi.ExportWarm, Describe: abi.ExportDescribe, Run: abi.ExportRun}
 
-// DropFuncs frees the native stacks, which a trap may leave grown to 80 MB.
+// DropFuncs frees the native stacks, which a deep recursion may leave grown to
+// 100 MB and more.
 func (in *Instance) DropFuncs() { clear(in.funcs[:]) }
 
 // MemoryBytes is the current size of linear memory.

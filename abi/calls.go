@@ -53,6 +53,9 @@ type Timers interface {
 	// Sleep returns nil once d has passed since the run first asked for the
 	// sleep of that name; until then its error unwinds the guest.
 	Sleep(ctx context.Context, name string, d time.Duration) (time.Time, error)
+	// SleepUntil is Sleep with the instant at which it ends, as the run first
+	// gave it.
+	SleepUntil(ctx context.Context, name string, t time.Time) (time.Time, error)
 	// WaitEvent returns the payload of the event that the wait is for; until then
 	// its error unwinds the guest. A run's first wait for a topic and key takes
 	// the first event published after it began, a later one goes on where the one

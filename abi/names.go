@@ -30,6 +30,7 @@ const (
 	FuncResultRead   = "result_read"
 	FuncSecret       = "secret"
 	FuncSleep        = "sleep"
+	FuncSleepUntil   = "sleep_until"
 	FuncSQL          = "sql"
 	FuncStepBegin    = "step_begin"
 	FuncStepEnd      = "step_end"
@@ -166,6 +167,8 @@ var Imports = []Func{
 	{FuncSecret, two, one, false},
 	// sleep(name, n, ms) -> 0 once elapsed; until then the guest is unwound and the run suspended.
 	{FuncSleep, twoLong, one, false},
+	// sleep_until(name, n, unix_ms) -> 0 once that instant is reached; until then as sleep.
+	{FuncSleepUntil, twoLong, one, false},
 	// sql(p, n) -> length: a statement against a granted database, inside a step only.
 	{FuncSQL, two, one, false},
 	// step_begin(name, n, flags) -> StepState; for StepDone and StepFailed the record is the last result.

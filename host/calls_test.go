@@ -51,6 +51,9 @@ func (s *script) Sleep(_ context.Context, name string, _ time.Duration) (time.Ti
 	}
 	return epoch, nil
 }
+func (s *script) SleepUntil(ctx context.Context, name string, _ time.Time) (time.Time, error) {
+	return s.Sleep(ctx, name, 0)
+}
 func (s *script) WaitEvent(context.Context, abi.WaitParams) ([]byte, time.Time, error) {
 	return []byte("null"), epoch, nil
 }

@@ -52,6 +52,8 @@ func TestCalls(t *testing.T, start func(tb testing.TB, p RunParams) Run) {
 		{"a once step that was cut off stops the run", onceUnknown},
 		{"a step that was cut off runs again", cutOff},
 		{"a sleep suspends until its time", sleeps},
+		{"a sleep until an instant is one record", sleepsUntil},
+		{"an instant that has passed is no long sleep", sleepsUntilLate},
 		{"no time is over at once", noSleep},
 		{"nothing sleeps inside a step", sleepInside},
 		{"the run's clock only moves forward, and replays", clock},

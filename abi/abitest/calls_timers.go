@@ -34,6 +34,54 @@ func sleeps(h *callsTest) {
 	h.replays("b", "2")
 }
 
+// A sleep until an instant is one record, which replays like any sleep's.
+func sleepsUntil(h *callsTest) {
+	const nap = time.Hour
+	h.begin(3)
+	began := h.step("a", "1")
+	h.run.Pass(time.Minute) // the run's clock lags, and must not count
+	t := began.Add(nap).Truncate(time.Millisecond)
+	_, err := h.calls.SleepUntil(bg, "nap", t)
+	h.unwinds(err)
+	h.run.End(h.T, abi.Outcome{Kind: abi.Stopped, Err: err})
+	h.run.Pass(nap)
+	h.calls = h.run.Begin(h.T)
+	h.replays("a", "1")
+	for range 2 {
+		// Whatever a replay asks for now.
+		woke, err := h.calls.SleepUntil(bg, "nap", t.Add(nap))
+		if err != nil || !woke.Equal(t) {
+			h.Fatalf("woke at %v, want %v: %v", woke, t, err)
+		}
+		if past, err := h.calls.SleepUntil(bg, "past", began.Add(-nap)); err != nil || past.Before(t) {
+			h.Errorf("an instant that has passed: %v, %v", past, err)
+		}
+		h.again()
+		h.replays("a", "1")
+	}
+}
+
+// An instant that has passed, though not by the run's clock, makes no long sleep.
+func sleepsUntilLate(h *callsTest) {
+	h.begin(3)
+	began := h.step("a", "1")
+	h.run.Pass(time.Hour)
+	t := began.Add(time.Minute).Truncate(time.Millisecond)
+	woke, err := h.calls.SleepUntil(bg, "nap", t)
+	if err != nil {
+		h.unwinds(err)
+		h.unwound(err)
+		h.replays("a", "1")
+		if woke, err = h.calls.SleepUntil(bg, "nap", t); err != nil {
+			h.Fatal(err)
+		}
+	}
+	if woke.Before(t) {
+		h.Errorf("woke at %v, before %v", woke, t)
+	}
+	h.step("b", "2")
+}
+
 func noSleep(h *callsTest) {
 	h.begin(3)
 	if _, err := h.calls.Sleep(bg, "nap", 0); err != nil {

@@ -3,6 +3,7 @@ package abitest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wasmasm"
@@ -109,6 +110,22 @@ var timerCases = []guestCase{
 			transcript(`sleep "nap" 1.5s`)(t, m, out)
 		},
 	}, {
+		name: "a sleep until an instant passes it on, and unwinds the guest",
+		body: func(f *fixture, c *wasmasm.Code) {
+			f.tell(c, abi.FuncSleepUntil, "never", memoryStart.Add(abi.MaxSleep).UnixMilli()+1)
+			f.tell(c, abi.FuncSleepUntil, "never", int64(1)<<62)
+			f.tell(c, abi.FuncSleepUntil, "over", int64(-1)<<63)
+			f.run(c, abi.FuncSleepUntil, "nap", memoryStart.UnixMilli()+1500)
+			f.done(c)
+		},
+		want: want{kind: abi.Stopped, lines: []string{"-2", "-2", "0"}},
+		check: func(t *testing.T, m *Memory, out abi.Outcome) {
+			if s, ok := out.Err.(*Suspended); !ok || s.Name != "nap" || !s.Wake.Equal(memoryStart.Add(1500*time.Millisecond)) {
+				t.Errorf("%v", out.Err)
+			}
+			transcript(`sleep_until "over" 1970-01-01T00:00:00Z`, `sleep_until "nap" 2030-01-01T00:00:01.5Z`)(t, m, out)
+		},
+	}, {
 		name: "no time is over at once",
 		body: func(f *fixture, c *wasmasm.Code) {
 			f.tell(c, abi.FuncSleep, "a", int64(0))
@@ -131,12 +148,13 @@ var timerCases = []guestCase{
 		body: func(f *fixture, c *wasmasm.Code) {
 			f.run(c, abi.FuncStepBegin, "s", 0)
 			f.tell(c, abi.FuncSleep, "a", int64(5))
+			f.tell(c, abi.FuncSleepUntil, "a", int64(5))
 			f.tell(c, abi.FuncWaitEvent, "b", "t", "", int64(5))
 			f.tell(c, abi.FuncInvoke, `{"job":"child"}`, 0)
 			f.run(c, abi.FuncStepEnd, "null")
 			f.done(c)
 		},
-		want: want{kind: abi.Done, lines: []string{"-6", "-6", "-6"}},
+		want: want{kind: abi.Done, lines: []string{"-6", "-6", "-6", "-6"}},
 	}, {
 		name:   "an event's payload is the last result",
 		config: Config{Events: []Event{{Topic: "paid", Payload: []byte(`{"n":1}`), After: 0}}},

@@ -141,13 +141,16 @@ type Memory struct {
 
 var _ abi.Calls = (*Memory)(nil)
 
+// memoryStart is the clock of a Memory whose Config says nothing.
+var memoryStart = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+
 // NewMemory is the memory of a run that has not begun.
 func NewMemory(cfg Config) *Memory {
 	if cfg.MaxAttempts == 0 {
 		cfg.MaxAttempts = 3
 	}
 	if cfg.Start.IsZero() {
-		cfg.Start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+		cfg.Start = memoryStart
 	}
 	cfg.Job = or(cfg.Job, "job")
 	cfg.Queue = or(cfg.Queue, "default")

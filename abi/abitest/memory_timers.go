@@ -25,11 +25,24 @@ func (m *Memory) Sleep(ctx context.Context, name string, d time.Duration) (time.
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.said("%s %q %v", abi.FuncSleep, name, d)
-	if err := m.enter(ctx, abi.FuncSleep); err != nil {
+	return m.sleep(ctx, abi.FuncSleep, name, d)
+}
+
+// SleepUntil implements abi.Timers.
+func (m *Memory) SleepUntil(ctx context.Context, name string, t time.Time) (time.Time, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said("%s %q %s", abi.FuncSleepUntil, name, t.UTC().Format(time.RFC3339Nano))
+	return m.sleep(ctx, abi.FuncSleepUntil, name, max(t.Sub(m.clock), 0))
+}
+
+// sleep is both of them: fn is who asks, and d counts the first time.
+func (m *Memory) sleep(ctx context.Context, fn, name string, d time.Duration) (time.Time, error) {
+	if err := m.enter(ctx, fn); err != nil {
 		return time.Time{}, err
 	}
 	if m.open != nil {
-		return time.Time{}, outsideOnly(abi.FuncSleep)
+		return time.Time{}, outsideOnly(fn)
 	}
 	r, err := m.reach(abi.FuncSleep, name)
 	if err != nil {

@@ -87,6 +87,9 @@ func hostSecret(p unsafe.Pointer, n uint32) int32
 //go:wasmimport runner_v1 sleep
 func hostSleep(p unsafe.Pointer, n uint32, ms int64) int32
 
+//go:wasmimport runner_v1 sleep_until
+func hostSleepUntil(p unsafe.Pointer, n uint32, ms int64) int32
+
 //go:wasmimport runner_v1 step_begin
 func hostStepBegin(p unsafe.Pointer, n uint32, flags uint32) int32
 
@@ -173,6 +176,11 @@ func (host) Secret(name string) int32 {
 func (host) Sleep(name string, ms int64) int32 {
 	p, n := sp(name)
 	return hostSleep(p, n, ms)
+}
+
+func (host) SleepUntil(name string, ms int64) int32 {
+	p, n := sp(name)
+	return hostSleepUntil(p, n, ms)
 }
 
 func (host) StepBegin(name string, flags uint32) int32 {

@@ -157,9 +157,11 @@ func TestSleepUntilCountsFromTheRealTime(t *testing.T) {
 		if c.Attempt() == 1 {
 			return none{}, guest.RetryAfter(errors.New("later"), 10*time.Minute)
 		}
-		return none{}, c.SleepUntil("nine", start.Add(2*time.Hour))
+		c.SleepUntil("nine", start.Add(2*time.Hour))
+		c.SleepUntil("long ago", start)
+		return none{}, nil
 	})
-	if r.Err != nil || r.Elapsed != 2*time.Hour {
+	if r.Err != nil || r.Elapsed != 2*time.Hour || len(r.Steps) != 0 {
 		t.Errorf("%v after %v, want exactly 2h although the run's clock lagged by 10m", r.Err, r.Elapsed)
 	}
 }

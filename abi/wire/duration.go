@@ -20,6 +20,17 @@ func Duration(ms int64) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
+// Until is the instant, in Unix milliseconds, that a guest whose clock is at now
+// passes to sleep_until. More than abi.MaxSleep ahead is refused as by Duration.
+func Until(ms int64, now time.Time) (time.Time, error) {
+	if at := now.UnixMilli(); ms > at {
+		if _, err := Duration(ms - at); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return time.UnixMilli(max(ms, 0)).UTC(), nil
+}
+
 // Millis is d in whole milliseconds, rounded up, so that no wait ends early.
 func Millis(d time.Duration) int64 {
 	ms := d.Milliseconds()

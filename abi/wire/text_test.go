@@ -60,6 +60,23 @@ func TestDurationTakesUpToTenYears(t *testing.T) {
 	}
 }
 
+func TestUntilTakesUpToTenYearsAhead(t *testing.T) {
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := now.UnixMilli()
+	for ms, want := range map[int64]time.Time{
+		math.MinInt64: time.UnixMilli(0), at - 1: now.Add(-time.Millisecond), at: now, at + abi.MaxSleep.Milliseconds(): now.Add(abi.MaxSleep),
+	} {
+		if got, err := Until(ms, now); err != nil || !got.Equal(want) {
+			t.Errorf("Until(%d) = %v, %v", ms, got, err)
+		}
+	}
+	for _, ms := range []int64{at + abi.MaxSleep.Milliseconds() + 1, math.MaxInt64} {
+		if _, err := Until(ms, now); refusalCode(err) != abi.CodeLimit {
+			t.Errorf("Until(%d): %v, want CodeLimit", ms, err)
+		}
+	}
+}
+
 func TestMillisRoundsUp(t *testing.T) {
 	for d, want := range map[time.Duration]int64{0: 0, 1: 1, time.Millisecond: 1, time.Millisecond + 1: 2, -1: 0, abi.MaxSleep: abi.MaxSleep.Milliseconds()} {
 		if got := Millis(d); got != want {

@@ -15,6 +15,20 @@ import (
 // time in the store, so a run that is back before its wake time (an operator
 // made it due) suspends for the rest.
 func (a *Attempt) Sleep(ctx context.Context, name string, d time.Duration) (time.Time, error) {
+	return a.sleep(ctx, abi.FuncSleep, d, store.StepParams{Name: name, Sleep: d})
+}
+
+// SleepUntil is Sleep until t. Whether t has passed is told by the run's clock,
+// which says the same in every attempt; where that lags, the run suspends to be
+// due at once.
+func (a *Attempt) SleepUntil(ctx context.Context, name string, t time.Time) (time.Time, error) {
+	return a.sleep(ctx, abi.FuncSleepUntil, t.Sub(a.clock), store.StepParams{Name: name, WakeAt: t})
+}
+
+// sleep is both of them: d is how long, by the run's clock, and first the record
+// if there is none, but for what every sleep's has.
+func (a *Attempt) sleep(ctx context.Context, fn string, d time.Duration, first store.StepParams) (time.Time, error) {
+	name := first.Name
 	if a.open.name != "" {
 		return time.Time{}, &abi.Refusal{Code: abi.CodeOutsideStepOnly, Failure: abi.Failure{
 			Kind: abi.FailTerminal, Message: "a sleep was asked for inside step \"" + a.open.name + "\"", Fix: "sleep between steps",
@@ -23,7 +37,7 @@ func (a *Attempt) Sleep(ctx context.Context, name string, d time.Duration) (time
 	if d > abi.MaxSleep {
 		return time.Time{}, &abi.Refusal{Code: abi.CodeLimit}
 	}
-	if err := a.enter(ctx, abi.FuncSleep, name); err != nil {
+	if err := a.enter(ctx, fn, name); err != nil {
 		return time.Time{}, err
 	}
 	if d <= 0 && a.records[name] == nil {
@@ -33,17 +47,14 @@ func (a *Attempt) Sleep(ctx context.Context, name string, d time.Duration) (time
 	if err != nil {
 		return time.Time{}, err
 	}
-	if r == nil {
-		return time.Time{}, &Suspend{&store.StepParams{
-			Name: name, Kind: job.KindSleep, Status: job.StepSleeping, Sleep: d, Module: a.p.Module,
-		}}
+	if r != nil && !r.WakeAt.After(a.now()) {
+		return a.at(r.WakeAt), nil
 	}
-	if r.WakeAt.After(a.now()) {
-		return time.Time{}, &Suspend{&store.StepParams{
-			Name: name, Kind: job.KindSleep, Status: job.StepSleeping, WakeAt: r.WakeAt, Module: a.p.Module,
-		}}
+	if r != nil {
+		first = store.StepParams{Name: name, WakeAt: r.WakeAt}
 	}
-	return a.at(r.WakeAt), nil
+	first.Kind, first.Status, first.Module = job.KindSleep, job.StepSleeping, a.p.Module
+	return time.Time{}, &Suspend{&first}
 }
 
 // WaitEvent is not served yet.

@@ -1,6 +1,8 @@
 package call
 
 import (
+	"time"
+
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/jobrunner/runner/abi"
@@ -26,6 +28,34 @@ func sleep(s *State, mem api.Memory, stack []uint64) {
 	}
 	s.leaveBriefly()
 	at, err := s.calls.Sleep(s.Context, name, d)
+	s.enter()
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	s.clock.observe(at)
+	stack[0] = 0
+}
+
+// sleep_until(name, n, unix_ms) -> 0 once that instant is reached; until then
+// the guest is unwound and the run suspended.
+//
+// Answers abi.CodeOutsideStepOnly inside a step, abi.CodeLimit for more than
+// abi.MaxSleep after the run's clock.
+func sleepUntil(s *State, mem api.Memory, stack []uint64) {
+	s.attempting(abi.FuncSleepUntil)
+	name := s.name(mem, abi.FuncSleepUntil, stack[0], stack[1])
+	if s.inStep {
+		stack[0] = codeOutsideStepOnly
+		return
+	}
+	t, err := wire.Until(int64(stack[2]), time.Unix(0, s.clock.virtual))
+	if err != nil {
+		stack[0] = s.refuse(err)
+		return
+	}
+	s.leaveBriefly()
+	at, err := s.calls.SleepUntil(s.Context, name, t)
 	s.enter()
 	if err != nil {
 		stack[0] = s.refuse(err)

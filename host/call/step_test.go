@@ -184,6 +184,7 @@ func TestAViolationOfCallsFailsTheAttemptForGood(t *testing.T) {
 func TestWhatIsLegalOnlyInsideOrOutsideAStep(t *testing.T) {
 	outside := map[string][]any{
 		abi.FuncSleep:      {"n", 1},
+		abi.FuncSleepUntil: {"n", 1},
 		abi.FuncWaitEvent:  {"n", "t", "", 1},
 		abi.FuncInvoke:     {`{"job":"x"}`, 1},
 		abi.FuncCompensate: {"n"},

@@ -36,6 +36,7 @@ var table = map[string]body{
 	abi.FuncResultRead:   resultRead,
 	abi.FuncSecret:       secret,
 	abi.FuncSleep:        sleep,
+	abi.FuncSleepUntil:   sleepUntil,
 	abi.FuncSQL:          sql,
 	abi.FuncStepBegin:    stepBegin,
 	abi.FuncStepEnd:      stepEnd,

@@ -196,6 +196,16 @@ func (h *host) Sleep(name string, ms int64) int32 {
 	return h.answered(h.moved(h.calls.Sleep(h.ctx, name, d)))
 }
 
+func (h *host) SleepUntil(name string, ms int64) int32 {
+	h.alive()
+	name = h.name(abi.FuncSleepUntil, name)
+	t, err := wire.Until(ms, h.clock)
+	if err != nil {
+		return h.answered(err)
+	}
+	return h.answered(h.moved(h.calls.SleepUntil(h.ctx, name, t)))
+}
+
 func (h *host) WaitEvent(name, topic, key string, ms int64) int32 {
 	h.alive()
 	name, topic = h.name(abi.FuncWaitEvent, name), h.name(abi.FuncWaitEvent, topic)

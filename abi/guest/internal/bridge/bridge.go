@@ -25,6 +25,7 @@ type Host interface {
 	ResultRead(p []byte, off int32) int32
 	Secret(name string) int32
 	Sleep(name string, ms int64) int32
+	SleepUntil(name string, ms int64) int32
 	StepBegin(name string, flags uint32) int32
 	StepEnd(b []byte) int32
 	StepFail(kind uint32, b []byte) int32

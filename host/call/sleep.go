@@ -22,19 +22,7 @@ func sleep(s *State, mem api.Memory, stack []uint64) {
 		stack[0] = s.refuse(err)
 		return
 	}
-	if s.inStep {
-		stack[0] = codeOutsideStepOnly
-		return
-	}
-	s.leaveBriefly()
-	at, err := s.calls.Sleep(s.Context, name, d)
-	s.enter()
-	if err != nil {
-		stack[0] = s.refuse(err)
-		return
-	}
-	s.clock.observe(at)
-	stack[0] = 0
+	stack[0] = s.slept(func() (time.Time, error) { return s.calls.Sleep(s.Context, name, d) })
 }
 
 // sleep_until(name, n, unix_ms) -> 0 once that instant is reached; until then
@@ -45,22 +33,25 @@ func sleep(s *State, mem api.Memory, stack []uint64) {
 func sleepUntil(s *State, mem api.Memory, stack []uint64) {
 	s.attempting(abi.FuncSleepUntil)
 	name := s.name(mem, abi.FuncSleepUntil, stack[0], stack[1])
-	if s.inStep {
-		stack[0] = codeOutsideStepOnly
-		return
-	}
 	t, err := wire.Until(int64(stack[2]), time.Unix(0, s.clock.virtual))
 	if err != nil {
 		stack[0] = s.refuse(err)
 		return
 	}
+	stack[0] = s.slept(func() (time.Time, error) { return s.calls.SleepUntil(s.Context, name, t) })
+}
+
+// slept is the answer of a sleep, which ask asks for.
+func (s *State) slept(ask func() (time.Time, error)) uint64 {
+	if s.inStep {
+		return codeOutsideStepOnly
+	}
 	s.leaveBriefly()
-	at, err := s.calls.SleepUntil(s.Context, name, t)
+	at, err := ask()
 	s.enter()
 	if err != nil {
-		stack[0] = s.refuse(err)
-		return
+		return s.refuse(err)
 	}
 	s.clock.observe(at)
-	stack[0] = 0
+	return 0
 }

@@ -4,6 +4,7 @@ package job
 // guest's end are in package abi, those of a manifest in engine/manifest.
 const (
 	CodeCancelled           = "X_JOB_CANCELLED"
+	CodeChildFailed         = "X_CHILD_FAILED" // a child without words of its own
 	CodeClaimQueuesEmpty    = "X_JOB_CLAIM_QUEUES_EMPTY"
 	CodeDatabaseBusy        = "X_DATABASE_BUSY"
 	CodeDatabaseCorrupt     = "X_DATABASE_CORRUPT"

@@ -14,13 +14,15 @@ const (
 	StepFailed    StepStatus = "failed"    // failed for good; Error replays
 	StepRetrying  StepStatus = "retrying"  // failed, to be run again; replays nothing
 	StepSleeping  StepStatus = "sleeping"  // WakeAt replays
+	StepWaiting   StepStatus = "waiting"   // for an event until WakeAt, or for a child run
+	StepTimedOut  StepStatus = "timed-out" // a wait whose time passed without its event; replays
 )
 
 // ParseStepStatus returns the status that s spells; a text from another build
 // is an error, since mistaking one re-runs a step.
 func ParseStepStatus(s string) (StepStatus, error) {
 	switch st := StepStatus(s); st {
-	case StepStarted, StepCompleted, StepFailed, StepRetrying, StepSleeping:
+	case StepStarted, StepCompleted, StepFailed, StepRetrying, StepSleeping, StepWaiting, StepTimedOut:
 		return st, nil
 	}
 	return "", fmt.Errorf("unknown step status %q", s)
@@ -33,6 +35,9 @@ const (
 	KindStep    StepKind = "step"
 	KindSleep   StepKind = "sleep"
 	KindEnqueue StepKind = "enqueue"
+	KindPublish StepKind = "publish"
+	KindWait    StepKind = "wait"
+	KindInvoke  StepKind = "invoke"
 )
 
 // Step is one record of a run's history. (run, Name) is unique; Seq is the
@@ -45,7 +50,11 @@ type Step struct {
 	Attempts   int    // bodies that failed
 	Output     []byte // JSON, of a completed step
 	Error      Failure
-	WakeAt     time.Time // of a sleep
+	WakeAt     time.Time // of a sleep; of a wait, when its time is over
 	StartedAt  time.Time // when the body first began; kept by later writes
 	FinishedAt time.Time // when the record took its present status
+	Topic      string    // of a wait
+	EventKey   string    // of a wait; "" takes events of any
+	Place      int64     // of a wait: where the next one for the same events goes on
+	Child      string    // of an invoke: the run
 }

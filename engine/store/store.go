@@ -20,6 +20,7 @@ type Store interface {
 	Claimer
 	Clock
 	Enqueuer
+	Events
 	Notifier
 	Schedules
 	Settler
@@ -135,12 +136,21 @@ type SettleParams struct {
 	Error     *job.Failure  // nil keeps what the run has
 	Module    string        // digest to pin to; "" pins nothing
 	Retention time.Duration // To terminal: how long it is kept; 0 keeps it for ever
-	// Step, when not nil, is recorded in the same write. A sleeping step's
-	// WakeAt becomes the run's due time. The record of a run that suspends or
+	// Step, when not nil, is recorded in the same write. A sleeping or waiting
+	// step's WakeAt becomes the run's due time; a wait that is over makes the run
+	// due at once. The record of a run that suspends or
 	// retries lands with its settle or not at all.
 	Step *StepParams
 	// Progress, when not nil, is the last value the handler reported.
 	Progress *job.Progress
+	// Invoke, when not nil, starts children and parks the run. To suspended.
+	Invoke *InvokeParams
+	// Parent is the run's: the run that may be waiting for its end, "" if none
+	// can be. It is needed with To terminal only.
+	Parent string
+	// Invoked says that the run may have live children. It is needed with To
+	// terminal only.
+	Invoked bool
 }
 
 // SettleResult answers one SettleParams.
@@ -170,7 +180,7 @@ type StepParams struct {
 	Attempts int
 	Output   []byte
 	Error    *job.Failure
-	Sleep    time.Duration // StepSleeping: from the store's now, unless WakeAt is set
+	Sleep    time.Duration // StepSleeping, StepWaiting: from the store's now, unless WakeAt is set
 	WakeAt   time.Time
 	Elapsed  time.Duration // StartedAt of a new record is the store's now less this
 	Module   string        // digest to pin the run to; "" pins nothing
@@ -179,6 +189,12 @@ type StepParams struct {
 	// OutputEnqueued makes the record's output the JSON array of
 	// abi.EnqueueResult of Enqueue, so that a replay answers the same ids.
 	OutputEnqueued bool
+	// Publish are the events that commit with the record.
+	Publish []EventParams
+	// Wait, of a record that is StepWaiting, is what it waits for. The write ends
+	// it, as StepCompleted or StepTimedOut, if its event has come or its time is
+	// over.
+	Wait *WaitParams
 }
 
 // StepResult answers one StepParams. At is the record's FinishedAt.
@@ -186,7 +202,10 @@ type StepResult struct {
 	Landed   bool
 	At       time.Time
 	Enqueued []EnqueueResult
-	Output   []byte // with OutputEnqueued
+	Output   []byte // with OutputEnqueued, and of a wait that is completed
+	// Status and Place of a wait, as Step has them.
+	Status job.StepStatus
+	Place  int64
 }
 
 // Workers keeps the heartbeat rows. A run's lease is its worker's: it lapses

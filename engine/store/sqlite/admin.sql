@@ -22,7 +22,8 @@ FROM runs WHERE seq = ?1 AND state = 'done' AND claims = 1
 -- name: requeue_run
 -- ?1 seq, ?2 now, ?3 max_attempts, ?4 steps
 UPDATE runs SET state = 'ready', attempt = 0, max_attempts = ?3, orphans = 0, steps = ?4, run_at = ?2,
-  finished_at = NULL, expires_at = NULL, output = NULL, progress = NULL, progress_note = NULL
+  finished_at = NULL, expires_at = NULL, output = NULL, progress = NULL, progress_note = NULL,
+  topic = NULL, event_key = NULL, awaits = NULL
 WHERE seq = ?1
 
 -- name: promote_run

@@ -27,26 +27,26 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (job.Run, erro
 			}
 		}
 		r.State, r.Worker, r.FinishedAt = job.Cancelled, "", fromMS(tx.now)
-		var expires int64
 		if p.Retention > 0 {
-			expires = tx.now + p.Retention.Milliseconds()
-			r.ExpiresAt = fromMS(expires)
+			r.ExpiresAt = fromMS(tx.now + p.Retention.Milliseconds())
 		}
-		q := tx.use(qCancelRun)
-		q.int(seq)
-		q.int(tx.now)
-		q.ms(expires)
-		if err := q.exec(); err != nil {
-			return err
-		}
+		var reason *job.Failure
 		if p.Reason != "" {
 			r.Error = job.Failure{Code: job.CodeCancelled, Message: p.Reason}
-			if err := tx.setError(seq, &r.Error); err != nil {
+			reason = &r.Error
+		}
+		if err := tx.cancelRun(seq, r.Queue, max(p.Retention.Milliseconds(), 0), reason); err != nil {
+			return err
+		}
+		out = r
+		if err := tx.endChildren(seq, r.ID); err != nil {
+			return err
+		}
+		if r.Parent != "" {
+			if err := tx.tellParent(r.ID); err != nil {
 				return err
 			}
 		}
-		tx.group.count(r.Queue, job.Cancelled, 1)
-		out = r
 		return tx.audit(store.AuditEntry{By: p.By, Verb: store.AuditCancel, Kind: store.AuditRun, Subject: r.ID, Detail: p.Reason})
 	})
 	if err != nil {

@@ -13,7 +13,7 @@ SELECT 1 FROM runs INDEXED BY runs_waiting WHERE {waiting} AND queue = ?1 AND ru
 
 -- name: promote
 -- ?1 queue, ?2 now, ?3 limit
-UPDATE runs SET state = 'ready' WHERE seq IN (
+UPDATE runs SET state = 'ready', topic = NULL, event_key = NULL, awaits = NULL WHERE seq IN (
   SELECT seq FROM runs INDEXED BY runs_waiting
   WHERE {waiting} AND queue = ?1 AND run_at <= ?2 ORDER BY run_at LIMIT ?3)
 

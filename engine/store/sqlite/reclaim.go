@@ -134,6 +134,11 @@ func (t *tx) reclaim(r *heldRun, p store.ReclaimParams, out *store.ReclaimResult
 		return err
 	}
 	r.Error = *failure
+	if r.Parent != "" {
+		if err := t.tellParent(r.ID); err != nil {
+			return err
+		}
+	}
 	out.Buried = append(out.Buried, r.Run)
 	return nil
 }
@@ -168,7 +173,7 @@ func (t *tx) release(r *heldRun, to job.State, attempts, orphans int64, outcome 
 	r.FinishedAt, r.ExpiresAt = fromMS(finished), fromMS(expires)
 	if to.Terminal() {
 		t.group.count(r.Queue, to, 1)
-		return nil
+		return t.endChildren(r.held.seq, r.ID)
 	}
 	r.RunAt = fromMS(runAt)
 	t.group.wake(r.Queue)

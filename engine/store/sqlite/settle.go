@@ -33,6 +33,9 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 				return nil, err
 			}
 		}
+		if err := checkInvoke(p); err != nil {
+			return nil, err
+		}
 	}
 	var out []store.SettleResult
 	err := s.w.do(ctx, func(tx *tx) error {
@@ -89,8 +92,14 @@ func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
 	if !ok {
 		return t.settledBefore(p.Ref)
 	}
+	var saved store.StepResult
 	if p.Step != nil {
-		if _, err := t.saveStep(&h, p.Step); err != nil {
+		if saved, err = t.saveStep(&h, p.Step); err != nil {
+			return store.SettleResult{}, err
+		}
+	}
+	if p.Invoke != nil {
+		if err := t.startChildren(&h, p.Invoke, p.Module); err != nil {
 			return store.SettleResult{}, err
 		}
 	}
@@ -100,8 +109,11 @@ func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
 		if p.To != job.Ready {
 			runAt += max(p.Delay.Milliseconds(), 0)
 		}
-		if p.Step != nil && p.Step.Status == job.StepSleeping {
+		if p.Step != nil && (p.Step.Status == job.StepSleeping || p.Step.Wait != nil) {
 			runAt = t.wakeAt(p.Step)
+		}
+		if p.Invoke != nil {
+			runAt = t.now + store.InvokeHorizon.Milliseconds()
 		}
 	}
 	if err := t.endRun(&h, p, runAt); err != nil {
@@ -117,12 +129,41 @@ func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
 			return store.SettleResult{}, err
 		}
 	}
+	ready := false
+	switch {
+	case p.Step != nil && p.Step.Wait != nil:
+		ready, err = t.park(&h, p.Step, &saved)
+	case p.Invoke != nil:
+		ready, err = t.parkForChildren(&h, p.Invoke.Most)
+	case p.To.Terminal():
+		err = t.tellFamily(&h, p)
+	}
+	if err != nil {
+		return store.SettleResult{}, err
+	}
+	if ready {
+		runAt = t.now
+	}
 	if p.To.Terminal() {
 		t.group.count(h.queue, p.To, 1)
 	} else if runAt <= t.now+announce {
 		t.group.wake(h.queue)
 	}
 	return store.SettleResult{Landed: true, RunAt: fromMS(runAt)}, nil
+}
+
+// tellFamily gives the end of a run to who waits for it, and to whom it waited
+// for.
+func (t *tx) tellFamily(h *held, p *store.SettleParams) error {
+	if p.Invoked {
+		if err := t.endChildren(h.seq, p.Ref.RunID); err != nil {
+			return err
+		}
+	}
+	if p.Parent == "" {
+		return nil
+	}
+	return t.tellParent(p.Ref.RunID)
 }
 
 // endRun moves the run to the state that ends the attempt.

@@ -47,6 +47,7 @@ func TestStatementPlans(t *testing.T) {
 	}
 	temporary := map[string]bool{
 		"promote":        true, // the ids it moves
+		"purge_events":   true, // those it deletes
 		"upsert_step":    true, // the row it answers
 		"stats_running":  true, // a few running runs
 		"lapsed_workers": true, // a few workers

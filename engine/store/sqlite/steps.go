@@ -52,6 +52,7 @@ func scanStep(q *call, runID string) (job.Step, error) {
 		Name: q.colText(0), Seq: int(q.colInt(1)), Kind: job.StepKind(q.colText(2)), Status: status,
 		Attempts: int(q.colInt(4)), WakeAt: q.colTime(5), StartedAt: q.colTime(6), FinishedAt: q.colTime(7),
 		Error: scanFailure(q, 8), Output: q.colBlob(12),
+		Topic: q.colText(13), EventKey: q.colText(14), Place: q.colInt(15), Child: formatUUID(q.s.ColumnRawBlob(16)),
 	}, nil
 }
 
@@ -92,17 +93,33 @@ func checkStep(p *store.StepParams) error {
 	if _, err := job.ParseStepStatus(string(p.Status)); err != nil {
 		return errInvalid("step %s: %v", p.Name, err)
 	}
+	if (p.Wait != nil) != (p.Status == job.StepWaiting && p.Kind == job.KindWait) {
+		return errInvalid("step %s is a %s that is %s, and waits for %+v", p.Name, p.Kind, p.Status, p.Wait)
+	}
+	if err := checkEvents(p.Publish); err != nil {
+		return err
+	}
 	return checkIDs(p.Enqueue)
 }
 
 // saveStep writes one record of a run that is held, and what it enqueues. h is
 // kept in step with the row.
 func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
+	if p.Wait != nil {
+		if out, ok, err := t.ended(h.seq, p.Name); ok || err != nil {
+			return out, err
+		}
+	}
 	out := store.StepResult{Landed: true, At: fromMS(t.now)}
 	output := p.Output
 	if len(p.Enqueue) > 0 || p.OutputEnqueued {
 		var err error
 		if out.Enqueued, err = t.enqueue(p.Enqueue); err != nil {
+			return store.StepResult{}, err
+		}
+	}
+	if len(p.Publish) > 0 {
+		if _, err := t.publish(p.Publish); err != nil {
 			return store.StepResult{}, err
 		}
 	}
@@ -118,7 +135,7 @@ func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
 		out.Output = output
 	}
 	var wakeAt int64
-	if p.Status == job.StepSleeping || !p.WakeAt.IsZero() {
+	if p.Status == job.StepSleeping || p.Wait != nil || !p.WakeAt.IsZero() {
 		wakeAt = t.wakeAt(p)
 	}
 	q := t.use(qUpsertStep)
@@ -140,6 +157,11 @@ func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
 	if err := q.end(); err != nil {
 		return store.StepResult{}, err
 	}
+	if p.Wait != nil {
+		if err := t.wait(h.seq, p, &out); err != nil {
+			return store.StepResult{}, err
+		}
+	}
 	if seq <= h.steps {
 		return out, t.pin(h, p.Module)
 	}
@@ -154,7 +176,7 @@ func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
 	return out, q.exec()
 }
 
-// wakeAt is when a sleeping step ends.
+// wakeAt is when a sleeping step ends, or the time of a wait is over.
 func (t *tx) wakeAt(p *store.StepParams) int64 {
 	if !p.WakeAt.IsZero() {
 		return toMS(p.WakeAt)

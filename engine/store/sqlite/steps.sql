@@ -1,6 +1,7 @@
 -- name: list_steps
 SELECT steps.name, steps.seq, kind, status, attempts, wake_at, steps.started_at, steps.finished_at,
-  steps.error_code, steps.error_message, steps.error_fix, steps.error_stack, steps.output
+  steps.error_code, steps.error_message, steps.error_fix, steps.error_stack, steps.output,
+  steps.topic, steps.event_key, steps.place, steps.child
 FROM runs INDEXED BY runs_id JOIN steps ON steps.run = runs.seq
 WHERE runs.id = ?1 ORDER BY steps.seq
 

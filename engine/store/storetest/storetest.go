@@ -75,6 +75,8 @@ func Run(t *testing.T, open Factory) {
 		{"Claim", claimTests},
 		{"Settle", settleTests},
 		{"Steps", stepTests},
+		{"Events", eventTests},
+		{"Invoke", invokeTests},
 		{"Workers", workerTests},
 		{"Reclaim", reclaimTests},
 		{"Operate", operateTests},

@@ -1,0 +1,109 @@
+-- name: insert_event
+-- ?1 id … ?8 expires_at, in the order of the columns. Nothing for an id that is there.
+INSERT INTO events (id, topic, key, payload, run, published_by, published_at, expires_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING
+
+-- name: event_by_id
+SELECT seq, published_at FROM events WHERE id = ?1
+
+-- name: forget_expired_event
+-- ?1 id, ?2 now
+DELETE FROM events WHERE id = ?1 AND expires_at <= ?2
+
+-- name: waiters
+-- ?1 topic, ?2 key, ?3 now: the runs parked for such an event whose time is not over.
+SELECT seq, queue FROM runs INDEXED BY runs_topic
+WHERE topic IS NOT NULL AND topic = ?1 AND event_key = '' AND state = 'suspended' AND run_at >= ?3
+UNION ALL
+SELECT seq, queue FROM runs INDEXED BY runs_topic
+WHERE topic IS NOT NULL AND ?2 <> '' AND topic = ?1 AND event_key = ?2 AND state = 'suspended' AND run_at >= ?3
+
+-- name: ready_run
+-- ?1 seq, ?2 now: a parked run has what it waited for.
+UPDATE runs SET state = 'ready', run_at = ?2, topic = NULL, event_key = NULL, awaits = NULL WHERE seq = ?1
+
+-- name: end_wait_of
+-- ?1 run, ?2 payload, ?3 place, ?4 now: of a parked run, which has one wait.
+UPDATE steps SET status = 'completed', output = ?2, place = ?3, finished_at = ?4
+WHERE run = ?1 AND kind = 'wait' AND status = 'waiting'
+
+-- name: end_wait
+-- ?1 run, ?2 name, ?3 status, ?4 output, ?5 place
+UPDATE steps SET status = ?3, output = ?4, place = ?5 WHERE run = ?1 AND name = ?2
+
+-- name: ended_wait
+SELECT status, place, output, finished_at FROM steps
+WHERE run = ?1 AND name = ?2 AND kind = 'wait' AND (status = 'completed' OR status = 'timed-out')
+
+-- name: place_wait
+-- ?1 run, ?2 name, ?3 topic, ?4 key, ?5 place
+UPDATE steps SET topic = ?3, event_key = ?4, place = ?5 WHERE run = ?1 AND name = ?2
+
+-- name: park_for_event
+-- ?1 seq, ?2 topic, ?3 key
+UPDATE runs SET topic = ?2, event_key = ?3 WHERE seq = ?1
+
+-- name: last_of_topic
+SELECT coalesce(max(seq), 0) FROM events INDEXED BY events_topic WHERE topic = ?1
+
+-- name: next_of_topic
+-- ?1 topic, ?2 place, ?3 latest time, ?4 now
+SELECT seq, payload FROM events INDEXED BY events_topic
+WHERE topic = ?1 AND seq > ?2 AND published_at <= ?3 AND expires_at > ?4 ORDER BY seq LIMIT 1
+
+-- name: next_of_key
+-- ?1 topic, ?2 place, ?3 latest time, ?4 now, ?5 key
+SELECT seq, payload FROM events INDEXED BY events_key
+WHERE key <> '' AND topic = ?1 AND key = ?5 AND seq > ?2 AND published_at <= ?3 AND expires_at > ?4 ORDER BY seq LIMIT 1
+
+-- name: list_events
+-- ?1 before, ?2 key or '', ?3 now, ?4 limit
+SELECT seq, id, topic, key, payload, run, published_by, published_at, expires_at FROM events
+WHERE seq < ?1 AND (?2 = '' OR key = ?2) AND expires_at > ?3 ORDER BY seq DESC LIMIT ?4
+
+-- name: list_topic
+-- as list_events, ?5 topic
+SELECT seq, id, topic, key, payload, run, published_by, published_at, expires_at FROM events INDEXED BY events_topic
+WHERE topic = ?5 AND seq < ?1 AND (?2 = '' OR key = ?2) AND expires_at > ?3 ORDER BY seq DESC LIMIT ?4
+
+-- name: purge_events
+-- ?1 now, ?2 limit
+DELETE FROM events WHERE seq IN (SELECT seq FROM events INDEXED BY events_expiry WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)
+
+-- name: insert_invocation
+INSERT INTO invocations (child, parent, name, abandon, keep) VALUES (?1, ?2, ?3, ?4, ?5)
+
+-- name: set_child
+-- ?1 run, ?2 name, ?3 child
+UPDATE steps SET child = ?3 WHERE run = ?1 AND name = ?2
+
+-- name: invocation
+SELECT parent, name FROM invocations WHERE child = ?1
+
+-- name: delete_invocation
+DELETE FROM invocations WHERE child = ?1
+
+-- name: live_children
+SELECT count(*) FROM invocations INDEXED BY invocations_parent WHERE parent = ?1
+
+-- name: park_for_children
+-- ?1 seq, ?2 how many may be live
+UPDATE runs SET awaits = ?2 WHERE seq = ?1
+
+-- name: parked_for_children
+-- ?1 seq, ?2 how many are live
+SELECT queue FROM runs WHERE seq = ?1 AND state = 'suspended' AND awaits >= ?2
+
+-- name: child_end
+SELECT state, output, error_code, error_message, error_fix, error_stack FROM runs INDEXED BY runs_id WHERE id = ?1
+
+-- name: end_invoke
+-- ?1 run, ?2 name, ?3 child, ?4 status, ?5 output, ?6 now, ?7 … ?10 error
+UPDATE steps SET status = ?4, output = ?5, finished_at = ?6, error_code = ?7, error_message = ?8, error_fix = ?9, error_stack = ?10
+WHERE run = ?1 AND name = ?2 AND status = 'waiting' AND child = ?3
+
+-- name: children_of
+SELECT child, name, abandon, keep FROM invocations INDEXED BY invocations_parent WHERE parent = ?1 ORDER BY child
+
+-- name: run_seq
+SELECT seq, queue, state FROM runs INDEXED BY runs_id WHERE id = ?1

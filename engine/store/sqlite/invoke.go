@@ -1,0 +1,260 @@
+package sqlite
+
+import (
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qInsertInvocation  = named("insert_invocation")
+	qSetChild          = named("set_child")
+	qInvocation        = named("invocation")
+	qDeleteInvocation  = named("delete_invocation")
+	qLiveChildren      = named("live_children")
+	qParkForChildren   = named("park_for_children")
+	qParkedForChildren = named("parked_for_children")
+	qChildEnd          = named("child_end")
+	qEndInvoke         = named("end_invoke")
+	qChildrenOf        = named("children_of")
+	qRunSeq            = named("run_seq")
+)
+
+func checkInvoke(p *store.SettleParams) error {
+	if p.Invoke == nil {
+		return nil
+	}
+	if p.To != job.Suspended || p.Step != nil || p.Invoke.Most < 0 {
+		return errInvalid("run %s invokes and goes to %s", p.Ref.RunID, p.To)
+	}
+	for i := range p.Invoke.Start {
+		if err := checkIDs([]store.EnqueueParams{p.Invoke.Start[i].Run}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startChildren inserts the children of a run that is held, and their records.
+func (t *tx) startChildren(h *held, p *store.InvokeParams, module string) error {
+	for i := range p.Start {
+		c := &p.Start[i]
+		res, err := t.enqueueOne(&c.Run)
+		if err != nil {
+			return err
+		}
+		st := store.StepParams{Name: c.Name, Kind: job.KindInvoke, Status: job.StepWaiting, Module: module}
+		if res.Deduped {
+			st.Status, st.Error = job.StepFailed, store.ChildHeld(c.Run.Job, res.ID)
+		}
+		if _, err := t.saveStep(h, &st); err != nil {
+			return err
+		}
+		if res.Deduped {
+			continue
+		}
+		id, _ := parseUUID(c.Run.ID)
+		q := t.use(qSetChild)
+		q.int(h.seq)
+		q.text(c.Name)
+		q.blob(id[:])
+		if err := q.exec(); err != nil {
+			return err
+		}
+		q = t.use(qInsertInvocation)
+		q.blob(id[:])
+		q.int(h.seq)
+		q.text(c.Name)
+		q.bool(c.Abandon)
+		q.int(max(c.Retention.Milliseconds(), 0))
+		if err := q.exec(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parkForChildren has a run that was just suspended wait until at most that many
+// of its children are live, unless so few are: then it is ready.
+func (t *tx) parkForChildren(h *held, most int) (ready bool, err error) {
+	live, err := t.liveChildren(h.seq)
+	if err != nil {
+		return false, err
+	}
+	if live <= int64(most) {
+		return true, t.readyParked(h.seq, h.queue)
+	}
+	q := t.use(qParkForChildren)
+	q.int(h.seq)
+	q.int(int64(most))
+	return false, q.exec()
+}
+
+func (t *tx) liveChildren(parent int64) (live int64, err error) {
+	q := t.use(qLiveChildren)
+	q.int(parent)
+	if q.step() {
+		live = q.colInt(0)
+	}
+	return live, q.end()
+}
+
+// tellParent gives the end of a run to the run that waits for it, if one does.
+func (t *tx) tellParent(child string) error {
+	id, ok := parseUUID(child)
+	if !ok {
+		return nil
+	}
+	q := t.use(qInvocation)
+	q.blob(id[:])
+	var parent int64
+	var name string
+	if q.step() {
+		parent, name = q.colInt(0), q.colText(1)
+	}
+	if err := q.end(); err != nil || name == "" {
+		return err
+	}
+	q = t.use(qDeleteInvocation)
+	q.blob(id[:])
+	if err := q.exec(); err != nil {
+		return err
+	}
+	q = t.use(qChildEnd)
+	q.blob(id[:])
+	var state job.State
+	var output []byte
+	var failure job.Failure
+	if q.step() {
+		state, output, failure = job.State(q.colText(0)), q.colBlob(1), scanFailure(&q, 2)
+	}
+	if err := q.end(); err != nil {
+		return err
+	}
+	q = t.use(qEndInvoke)
+	q.int(parent)
+	q.text(name)
+	q.blob(id[:])
+	if state == job.Done {
+		q.text(string(job.StepCompleted))
+		q.blob(output)
+		q.int(t.now)
+		bindFailure(&q, nil)
+	} else {
+		if failure.Message == "" {
+			failure = *store.ChildEnded(state)
+		}
+		q.text(string(job.StepFailed))
+		q.null()
+		q.int(t.now)
+		bindFailure(&q, &failure)
+	}
+	if err := q.exec(); err != nil {
+		return err
+	}
+	return t.wakeParent(parent)
+}
+
+// wakeParent makes a run ready if it is parked for no more of its children than
+// are live.
+func (t *tx) wakeParent(parent int64) error {
+	live, err := t.liveChildren(parent)
+	if err != nil {
+		return err
+	}
+	q := t.use(qParkedForChildren)
+	q.int(parent)
+	q.int(live)
+	queue, parked := "", q.step()
+	if parked {
+		queue = q.colText(0)
+	}
+	if err := q.end(); err != nil || !parked {
+		return err
+	}
+	return t.readyParked(parent, queue)
+}
+
+// endChildren cancels the live children of a run that has ended, and theirs, but
+// for those to be abandoned.
+func (t *tx) endChildren(parent int64, parentID string) error {
+	type child struct {
+		id      uuid
+		name    string
+		abandon bool
+		keep    int64
+	}
+	var children []child
+	q := t.use(qChildrenOf)
+	q.int(parent)
+	for q.step() {
+		c := child{name: q.colText(1), abandon: q.colInt(2) != 0, keep: q.colInt(3)}
+		copy(c.id[:], q.s.ColumnRawBlob(0))
+		children = append(children, c)
+	}
+	if err := q.end(); err != nil {
+		return err
+	}
+	for _, c := range children {
+		q := t.use(qDeleteInvocation)
+		q.blob(c.id[:])
+		if err := q.exec(); err != nil {
+			return err
+		}
+		q = t.use(qEndInvoke)
+		q.int(parent)
+		q.text(c.name)
+		q.blob(c.id[:])
+		q.text(string(job.StepRetrying))
+		q.null()
+		q.int(t.now)
+		bindFailure(&q, store.ChildLeft(c.abandon))
+		if err := q.exec(); err != nil {
+			return err
+		}
+		if c.abandon {
+			continue
+		}
+		if err := t.cancelChild(c.id, c.keep, parentID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) cancelChild(id uuid, keep int64, parentID string) error {
+	q := t.use(qRunSeq)
+	q.blob(id[:])
+	var seq int64
+	var queue string
+	var state job.State
+	if q.step() {
+		seq, queue, state = q.colInt(0), q.colText(1), job.State(q.colText(2))
+	}
+	if err := q.end(); err != nil || seq == 0 || !state.Live() {
+		return err
+	}
+	if err := t.cancelRun(seq, queue, keep, store.ParentEnded(parentID)); err != nil {
+		return err
+	}
+	return t.endChildren(seq, id.String())
+}
+
+// cancelRun makes a live run cancelled, for the reason if there is one.
+func (t *tx) cancelRun(seq int64, queue string, keep int64, reason *job.Failure) error {
+	expires := int64(0)
+	if keep > 0 {
+		expires = t.now + keep
+	}
+	q := t.use(qCancelRun)
+	q.int(seq)
+	q.int(t.now)
+	q.ms(expires)
+	if err := q.exec(); err != nil {
+		return err
+	}
+	t.group.count(queue, job.Cancelled, 1)
+	if reason == nil {
+		return nil
+	}
+	return t.setError(seq, reason)
+}

@@ -21,44 +21,74 @@ var waitingStates = []string{string(job.Ready), string(job.Delayed), string(job.
 
 // Cancel implements store.Admin.
 func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (out job.Run, err error) {
-	id, ok := parseUUID(p.ID)
-	if !ok {
+	if _, ok := parseUUID(p.ID); !ok {
 		return out, errNotFound(p.ID)
 	}
 	var failure *job.Failure
 	if p.Reason != "" {
 		failure = &job.Failure{Code: job.CodeCancelled, Message: p.Reason}
 	}
+	var woken []resting
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		for range cancelTries {
-			ended := false
-			args := []any{id.param(), failureText(failure), ms(p.Retention), waitingStates}
-			err := s.run(ctx, tx, call{st: qCancelRun, args: args, scan: func(*row) error {
-				ended = true
-				return nil
-			}})
-			if err != nil {
-				return err
-			}
-			if out, err = s.get(ctx, tx, p.ID); err != nil {
-				return err
-			}
-			if ended {
-				return s.audit(ctx, tx, store.AuditEntry{By: p.By, Verb: store.AuditCancel, Kind: store.AuditRun, Subject: out.ID, Detail: p.Reason})
-			}
-			if out.State.Terminal() {
-				return &abi.Error{
-					Code:    job.CodeNotCancellable,
-					Message: fmt.Sprintf("run %s is %s already", out.ID, out.State),
-					Fix:     "only a run that has not ended can be cancelled",
-				}
-			}
-			// It moved while the statement waited for it: look again.
+		woken = nil
+		run, err := s.get(ctx, tx, p.ID)
+		if err != nil {
+			return err
 		}
-		return &abi.Error{Code: job.CodeDatabaseBusy, Message: fmt.Sprintf("run %s changes too fast to be cancelled", p.ID), Fix: "try again"}
+		// Those who wait for it, and it as one who waits, before its own row.
+		var f family
+		f.add(p.ID, run.Parent)
+		locks := family{parents: append([]string{p.ID}, f.parents...)}
+		if err := s.run(ctx, tx, locks.lock()); err != nil {
+			return err
+		}
+		ended := false
+		if out, ended, err = s.cancelIn(ctx, tx, p.ID, failure, ms(p.Retention)); err != nil {
+			return err
+		}
+		if !ended {
+			return &abi.Error{
+				Code:    job.CodeNotCancellable,
+				Message: fmt.Sprintf("run %s is %s already", out.ID, out.State),
+				Fix:     "only a run that has not ended can be cancelled",
+			}
+		}
+		if err := s.leaveChildren(ctx, tx, []string{p.ID}); err != nil {
+			return err
+		}
+		if len(f.ended) > 0 {
+			if err := s.runAll(ctx, tx, f.calls(func(r resting) { woken = append(woken, r) })...); err != nil {
+				return err
+			}
+		}
+		if err := s.notes.in(ctx, tx, queuesOfResting(woken)); err != nil {
+			return err
+		}
+		return s.audit(ctx, tx, store.AuditEntry{By: p.By, Verb: store.AuditCancel, Kind: store.AuditRun, Subject: out.ID, Detail: p.Reason})
 	})
 	if err != nil {
 		return job.Run{}, err
 	}
+	s.woke(woken)
 	return out, nil
+}
+
+// cancelIn cancels a run and returns it; ended says whether it was live, and so
+// whether this ended it.
+func (s *Store) cancelIn(ctx context.Context, tx pgx.Tx, id string, failure *job.Failure, keep int64) (out job.Run, ended bool, err error) {
+	for range cancelTries {
+		args := []any{idParam(id), failureText(failure), keep, waitingStates}
+		err := s.run(ctx, tx, call{st: qCancelRun, args: args, scan: func(*row) error {
+			ended = true
+			return nil
+		}})
+		if err != nil {
+			return out, false, err
+		}
+		if out, err = s.get(ctx, tx, id); err != nil || ended || out.State.Terminal() {
+			return out, ended, err
+		}
+		// It moved while the statement waited for it: look again.
+	}
+	return out, false, &abi.Error{Code: job.CodeDatabaseBusy, Message: fmt.Sprintf("run %s changes too fast to be cancelled", id), Fix: "try again"}
 }

@@ -43,11 +43,17 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.R
 	if err != nil || !any {
 		return out, err
 	}
-	var queues []string
+	var woken []resting
 	err = s.inTx(ctx, func(tx pgx.Tx) (err error) {
-		out, queues, err = s.reclaimIn(ctx, tx, p)
-		if err != nil {
+		if out, err = s.reclaimIn(ctx, tx, p); err != nil {
 			return err
+		}
+		if woken, err = s.tellOfBuried(ctx, tx, out.Buried); err != nil {
+			return err
+		}
+		queues := queuesOfResting(woken)
+		for _, r := range out.Requeued {
+			queues = append(queues, r.Queue)
 		}
 		return s.notes.in(ctx, tx, queues)
 	})
@@ -55,6 +61,7 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.R
 		return store.ReclaimResult{}, err
 	}
 	s.readied(out.Requeued)
+	s.woke(woken)
 	return out, nil
 }
 
@@ -68,25 +75,24 @@ func (s *Store) readied(runs []job.Run) {
 	s.hub.post(queues)
 }
 
-func (s *Store) reclaimIn(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (out store.ReclaimResult, queues []string, err error) {
+func (s *Store) reclaimIn(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (out store.ReclaimResult, err error) {
 	var lapsed []string // as they are stored
 	err = s.run(ctx, tx, call{st: qLockLapsed, scan: func(r *row) error {
 		lapsed = append(lapsed, string(r.next()))
 		return nil
 	}})
 	if err != nil || len(lapsed) == 0 {
-		return out, nil, err
+		return out, err
 	}
 	runs, err := s.runsOf(ctx, tx, call{st: qRunsOfLapsed, args: []any{lapsed, p.Limit}})
 	if err != nil {
-		return out, nil, err
+		return out, err
 	}
 	var a endings
 	for _, r := range runs {
 		a.add(bury(&r, p))
 		if r.State == job.Ready {
 			out.Requeued = append(out.Requeued, r)
-			queues = append(queues, r.Queue)
 		} else {
 			out.Buried = append(out.Buried, r)
 		}
@@ -116,7 +122,28 @@ func (s *Store) reclaimIn(ctx context.Context, tx pgx.Tx, p store.ReclaimParams)
 		}})
 	}
 	calls = append(calls, call{st: qDeleteWorkers, args: []any{lapsed}})
-	return out, queues, s.runAll(ctx, tx, calls...)
+	return out, s.runAll(ctx, tx, calls...)
+}
+
+// tellOfBuried tells those who wait for buried runs, and cancels those for which
+// these waited.
+func (s *Store) tellOfBuried(ctx context.Context, tx pgx.Tx, buried []job.Run) (woken []resting, err error) {
+	if len(buried) == 0 {
+		return nil, nil
+	}
+	var f family
+	ids := make([]string, len(buried))
+	for i, r := range buried {
+		ids[i] = r.ID
+		f.add(r.ID, r.Parent)
+	}
+	if len(f.ended) > 0 {
+		calls := append([]call{f.lock()}, f.calls(func(r resting) { woken = append(woken, r) })...)
+		if err := s.runAll(ctx, tx, calls...); err != nil {
+			return nil, err
+		}
+	}
+	return woken, s.leaveChildren(ctx, tx, ids)
 }
 
 // bury decides what becomes of a lapsed worker's run, and changes r to it.

@@ -22,13 +22,13 @@ var (
 	qSettledBefore = named("settled_before")
 )
 
-// Settle implements store.Settler: one round trip, unless an entry missed or
-// enqueues something.
+// Settle implements store.Settler: one round trip, unless an entry missed, or is
+// more than the end of an attempt.
 func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	enqueues := false
+	any := false
 	for i := range batch {
 		p := &batch[i]
 		if !p.Outcome.Settles(p.To) {
@@ -38,12 +38,15 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 			if err := checkStep(p.Step); err != nil {
 				return nil, err
 			}
-			enqueues = enqueues || len(p.Step.Enqueue) > 0 || p.Step.OutputEnqueued
 		}
+		if err := checkInvoke(p); err != nil {
+			return nil, err
+		}
+		any = any || p.Step != nil && more(p.Step) || p.Invoke != nil || p.Invoked
 	}
 	out := make([]store.SettleResult, len(batch))
-	if enqueues {
-		if err := s.settleEnqueuing(ctx, batch, out); err != nil {
+	if any {
+		if err := s.settleMore(ctx, batch, out); err != nil {
 			return nil, err
 		}
 	} else {
@@ -106,6 +109,7 @@ type settling struct {
 	out     []store.SettleResult
 	done    []int // completed, and no more to it
 	other   []int
+	family  family
 	wake    []string
 	resting []resting
 }
@@ -133,7 +137,11 @@ func (s *Store) newSettling(batch []store.SettleParams, round []int, out []store
 		if _, ok := parseUUID(batch[i].Ref.RunID); !ok {
 			continue // no run has that id
 		}
-		if p := &batch[i]; p.Outcome == job.Completed && p.Step == nil && p.Error == nil {
+		p := &batch[i]
+		if p.To.Terminal() {
+			g.family.add(p.Ref.RunID, p.Parent)
+		}
+		if p.Outcome == job.Completed && p.Step == nil && p.Error == nil {
 			g.done = append(g.done, i)
 		} else {
 			g.other = append(g.other, i)
@@ -182,6 +190,12 @@ func (g *settling) calls() []call {
 	}
 	if len(g.other) > 0 {
 		calls = append(calls, g.otherCall())
+	}
+	if f := &g.family; len(f.ended) > 0 {
+		calls = slices.Insert(calls, 0, f.lock())
+		calls = append(calls, f.calls(func(r resting) {
+			g.resting, g.wake = append(g.resting, r), append(g.wake, r.queue)
+		})...)
 	}
 	return calls
 }
@@ -342,88 +356,14 @@ func (a *endings) args() []any {
 	}
 }
 
-// sleepOf is how long a sleeping step sleeps, unless its WakeAt says; nil for
-// any other.
+// sleepOf is how long a sleeping step sleeps, or a wait waits, unless its WakeAt
+// says; nil for any other.
 func sleepOf(p *store.StepParams) *int64 {
-	if p.Status != job.StepSleeping {
+	if p.Status != job.StepSleeping && p.Wait == nil {
 		return nil
 	}
 	d := ms(p.Sleep)
 	return &d
-}
-
-// settleEnqueuing settles a batch of which some steps enqueue. What they enqueue
-// goes in before the records that name it, and after the ends before it, whose
-// keys it may take.
-func (s *Store) settleEnqueuing(ctx context.Context, batch []store.SettleParams, out []store.SettleResult) error {
-	var settled []*settling
-	var entered []*entries
-	try := 0
-	err := s.inTx(ctx, func(tx pgx.Tx) error {
-		try++
-		settled, entered = nil, nil
-		clear(out)
-		refs := make([]job.Ref, len(batch))
-		for i := range batch {
-			refs[i] = batch[i].Ref
-		}
-		held, err := s.hold(ctx, tx, refs)
-		if err != nil {
-			return err
-		}
-		mine := slices.Clone(batch)
-		var ready []int // to be settled
-		settle := func() error {
-			for _, round := range settleRounds(mine, ready) {
-				g := s.newSettling(mine, round, out)
-				if calls := g.calls(); len(calls) > 0 {
-					if err := s.runAll(ctx, tx, calls...); err != nil {
-						return err
-					}
-				}
-				settled = append(settled, g)
-			}
-			ready = nil
-			return nil
-		}
-		ended := map[string]bool{} // by an entry before
-		for i := range mine {
-			st := mine[i].Step
-			if held[i] && !ended[refs[i].RunID] && st != nil && (len(st.Enqueue) > 0 || st.OutputEnqueued) {
-				if err := settle(); err != nil {
-					return err
-				}
-				b, output, err := s.enqueueOf(ctx, tx, st, enqueueModeOf(try))
-				if err != nil {
-					return err
-				}
-				entered = append(entered, b)
-				with := *st
-				with.Output = output
-				mine[i].Step = &with
-			}
-			ended[refs[i].RunID] = ended[refs[i].RunID] || held[i]
-			ready = append(ready, i)
-		}
-		if err := settle(); err != nil {
-			return err
-		}
-		queues := queuesOf(entered)
-		for _, g := range settled {
-			queues = append(queues, g.wake...)
-		}
-		return s.notes.in(ctx, tx, queues)
-	})
-	if err != nil {
-		return err
-	}
-	for _, b := range entered {
-		s.entered(b)
-	}
-	for _, g := range settled {
-		g.landed()
-	}
-	return nil
 }
 
 // enqueueOf inserts what a step enqueues, and returns it with the step's output.

@@ -58,7 +58,7 @@ WITH u AS MATERIALIZED (
     coalesce(u.wake_at, {now} + u.sleep * interval '1 millisecond') AS step_wake,
     CASE
       WHEN u.to_state NOT IN ('ready', 'delayed', 'suspended') THEN NULL
-      WHEN u.step_status = 'sleeping' THEN coalesce(u.wake_at, {now} + u.sleep * interval '1 millisecond')
+      WHEN u.step_status IN ('sleeping', 'waiting') THEN coalesce(u.wake_at, {now} + u.sleep * interval '1 millisecond')
       WHEN u.to_state = 'ready' THEN {now}
       ELSE {now} + u.delay * interval '1 millisecond'
     END AS due

@@ -37,6 +37,7 @@ func (s *Store) ListSteps(ctx context.Context, runID string) (out []job.Step, er
 			st.WakeAt, st.StartedAt, st.FinishedAt = r.time(), r.time(), r.time()
 			st.Error = r.failure()
 			st.Output = r.bytes()
+			st.Topic, st.EventKey, st.Place, st.Child = r.text(), r.text(), r.int(), r.uuid()
 			out = append(out, st)
 			return nil
 		}})
@@ -51,26 +52,37 @@ func checkStep(p *store.StepParams) error {
 	if _, err := job.ParseStepStatus(string(p.Status)); err != nil {
 		return errInvalid("step %s: %v", p.Name, err)
 	}
+	if (p.Wait != nil) != (p.Status == job.StepWaiting && p.Kind == job.KindWait) {
+		return errInvalid("step %s is a %s that is %s, and waits for %+v", p.Name, p.Kind, p.Status, p.Wait)
+	}
+	if err := checkEvents(p.Publish); err != nil {
+		return err
+	}
 	_, err := newEntries(p.Enqueue)
 	return err
 }
 
-// SaveSteps implements store.Steps: one statement, unless a step enqueues
-// something or is in the batch twice.
+// more reports whether the record is more than a row of steps.
+func more(p *store.StepParams) bool {
+	return len(p.Enqueue) > 0 || p.OutputEnqueued || len(p.Publish) > 0 || p.Wait != nil
+}
+
+// SaveSteps implements store.Steps: one statement, unless a step enqueues or
+// publishes something, waits, or is in the batch twice.
 func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]store.StepResult, error) {
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	enqueues := false
+	any := false
 	for i := range batch {
 		if err := checkStep(&batch[i]); err != nil {
 			return nil, err
 		}
-		enqueues = enqueues || len(batch[i].Enqueue) > 0 || batch[i].OutputEnqueued
+		any = any || more(&batch[i])
 	}
 	out := make([]store.StepResult, len(batch))
 	rounds := stepRounds(batch)
-	if !enqueues && len(rounds) == 1 {
+	if !any && len(rounds) == 1 {
 		err := s.write(ctx, func(q queryer) error {
 			clear(out)
 			return s.saveRound(ctx, q, batch, rounds[0], out)
@@ -81,15 +93,16 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 		return out, nil
 	}
 	var entered []*entries
+	var woken []resting
 	try := 0
 	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
 		try++
 		clear(out)
-		entered, err = s.saveEnqueuing(ctx, tx, batch, rounds, out, enqueueModeOf(try))
+		entered, woken, err = s.saveMore(ctx, tx, batch, rounds, out, enqueueModeOf(try))
 		if err != nil {
 			return err
 		}
-		return s.notes.in(ctx, tx, queuesOf(entered))
+		return s.notes.in(ctx, tx, append(queuesOf(entered), queuesOfResting(woken)...))
 	})
 	if err != nil {
 		return nil, err
@@ -97,6 +110,7 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 	for _, b := range entered {
 		s.entered(b)
 	}
+	s.woke(woken)
 	return out, nil
 }
 
@@ -142,8 +156,8 @@ func (s *Store) saveRound(ctx context.Context, q queryer, batch []store.StepPara
 	for _, i := range round {
 		p := &batch[i]
 		id, ok := parseUUID(p.Ref.RunID)
-		if !ok {
-			continue // no run has that id
+		if !ok || p.Wait != nil {
+			continue // no run has that id, or saveWaits is for it
 		}
 		which, ids = append(which, i), append(ids, id.param())
 		workers, claims = append(workers, enc(p.Ref.Worker)), append(claims, p.Ref.Claim)
@@ -182,26 +196,42 @@ func (s *Store) hold(ctx context.Context, q queryer, refs []job.Ref) ([]bool, er
 	return held, err
 }
 
-// saveEnqueuing saves the rounds of a batch in a transaction, inserting first
-// what the steps that are held enqueue. It returns what went in.
-func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.StepParams, rounds [][]int, out []store.StepResult, mode enqueueMode) (entered []*entries, err error) {
+// saveMore saves the rounds of a batch in a transaction, inserting first what the
+// steps that are held enqueue. It returns what went in, and which runs were woken
+// by what they publish.
+func (s *Store) saveMore(ctx context.Context, tx pgx.Tx, batch []store.StepParams, rounds [][]int, out []store.StepResult, mode enqueueMode) (entered []*entries, woken []resting, err error) {
 	refs := make([]job.Ref, len(batch))
+	var topics []string
+	var events []store.EventParams
 	for i := range batch {
 		refs[i] = batch[i].Ref
+		events = append(events, batch[i].Publish...)
+		if w := batch[i].Wait; w != nil {
+			topics = append(topics, w.Topic)
+		}
+	}
+	if len(topics)+len(events) > 0 {
+		if err := s.run(ctx, tx, lockTopics(topics, events)); err != nil {
+			return nil, nil, err
+		}
 	}
 	held, err := s.hold(ctx, tx, refs)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	events = nil
 	mine := slices.Clone(batch)
 	for i := range mine {
 		st := &mine[i]
+		if held[i] {
+			events = append(events, st.Publish...)
+		}
 		if !held[i] || len(st.Enqueue) == 0 && !st.OutputEnqueued {
 			continue
 		}
 		b, output, err := s.enqueueOf(ctx, tx, st, mode)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		out[i].Enqueued = b.results
 		if st.OutputEnqueued {
@@ -212,10 +242,35 @@ func (s *Store) saveEnqueuing(ctx context.Context, tx pgx.Tx, batch []store.Step
 	}
 	for _, round := range rounds {
 		if err := s.saveRound(ctx, tx, mine, round, out); err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if err := s.saveWaits(ctx, tx, mine, round, held, out); err != nil {
+			return nil, nil, err
 		}
 	}
-	return entered, nil
+	if len(events) > 0 {
+		if _, woken, err = s.publishIn(ctx, tx, events); err != nil {
+			return nil, nil, err
+		}
+	}
+	return entered, woken, nil
+}
+
+// saveWaits writes the records of waits of a round, whose topics are locked, and
+// ends those that are over.
+func (s *Store) saveWaits(ctx context.Context, tx pgx.Tx, batch []store.StepParams, round []int, held []bool, out []store.StepResult) error {
+	var which []int
+	var w waits
+	for _, i := range round {
+		if p := &batch[i]; held[i] && p.Wait != nil {
+			which = append(which, i)
+			w.add(p.Ref.RunID, p.Module, p)
+		}
+	}
+	if which == nil {
+		return nil
+	}
+	return s.runAll(ctx, tx, w.save(), w.end(func(i int, res store.StepResult) { out[which[i]] = res }))
 }
 
 // queuesOf are the queues that got work by what went in.

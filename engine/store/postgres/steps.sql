@@ -1,6 +1,7 @@
 -- name: list_steps
 -- seq counts the records in the order in which the run first reached them
-SELECT name, row_number() OVER (ORDER BY ordinal), kind, status, attempts, wake_at, started_at, finished_at, error, output
+SELECT name, row_number() OVER (ORDER BY ordinal), kind, status, attempts, wake_at, started_at, finished_at, error, output,
+  topic, event_key, place, child
 FROM {schema}.steps WHERE run_id = $1 ORDER BY ordinal
 
 -- define: upsert_step

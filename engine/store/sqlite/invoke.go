@@ -140,7 +140,8 @@ func (t *tx) tellParent(child string) error {
 		q.int(t.now)
 		bindFailure(&q, nil)
 	} else {
-		if failure.Message == "" {
+		if failure.Message == "" || state == job.Cancelled && failure.Code != job.CodeCancelled {
+			// What an earlier attempt failed of is not how it ended.
 			failure = *store.ChildEnded(state)
 		}
 		q.text(string(job.StepFailed))

@@ -1,0 +1,150 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+var (
+	qLockInvokers  = named("lock_invokers")
+	qOpenInvokers  = named("open_invokers")
+	qSaveChildren  = named("save_children")
+	qRestInvokers  = named("rest_invokers")
+	qTellParents   = named("tell_parents")
+	qWakeParents   = named("wake_parents")
+	qLeaveChildren = named("leave_children")
+)
+
+func checkInvoke(p *store.SettleParams) error {
+	if p.Invoke == nil {
+		return nil
+	}
+	if p.To != job.Suspended || p.Step != nil || p.Invoke.Most < 0 {
+		return errInvalid("run %s invokes and goes to %s", p.Ref.RunID, p.To)
+	}
+	for i := range p.Invoke.Start {
+		if _, err := newEntries([]store.EnqueueParams{p.Invoke.Start[i].Run}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// uuidParams are ids as an argument; those that are none are left out.
+func uuidParams(ids []string) []pgtype.UUID {
+	out := make([]pgtype.UUID, 0, len(ids))
+	for _, id := range ids {
+		if u := idParam(id); u.Valid {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// family are the runs of a round that have ended and may have been invoked, and
+// who may have invoked them.
+type family struct{ ended, parents []string }
+
+func (f *family) add(id, parent string) {
+	if parent == "" {
+		return
+	}
+	f.ended = append(f.ended, id)
+	if !slices.Contains(f.parents, parent) {
+		f.parents = append(f.parents, parent)
+	}
+}
+
+// lock is the statement that goes before the runs are ended, and calls are those
+// that go after; woken is called with each parent that is ready.
+func (f *family) lock() call {
+	return call{st: qLockInvokers, args: []any{uuidParams(f.parents)}}
+}
+
+func (f *family) calls(woken func(resting)) []call {
+	var states, errors []string
+	for _, st := range []job.State{job.Failed, job.Dead, job.Cancelled} {
+		states, errors = append(states, string(st)), append(errors, *failureText(store.ChildEnded(st)))
+	}
+	return []call{
+		{st: qTellParents, args: []any{uuidParams(f.ended), states, errors}},
+		{st: qWakeParents, args: []any{uuidParams(f.parents)}, scan: func(r *row) error {
+			woken(resting{queue: r.text(), tenant: r.text(), priority: int(r.int()), due: r.time(), ready: true})
+			return nil
+		}},
+	}
+}
+
+// startChildren inserts the children of a run that is held, and their records.
+func (s *Store) startChildren(ctx context.Context, tx pgx.Tx, p *store.SettleParams, mode enqueueMode) (*entries, error) {
+	start := p.Invoke.Start
+	batch := make([]store.EnqueueParams, len(start))
+	for i := range start {
+		batch[i] = start[i].Run
+	}
+	b, err := newEntries(batch)
+	if err != nil || len(start) == 0 {
+		return b, err
+	}
+	if err := s.enqueueIn(ctx, tx, b, b.all(), mode); err != nil {
+		return nil, err
+	}
+	n := len(start)
+	parents, names, children := make([]pgtype.UUID, n), make([]string, n), make([]pgtype.UUID, n)
+	errors, abandon, keep := make([]*string, n), make([]bool, n), make([]int64, n)
+	for i := range start {
+		c := &start[i]
+		parents[i], names[i] = idParam(p.Ref.RunID), enc(c.Name)
+		abandon[i], keep[i] = c.Abandon, ms(c.Retention)
+		if res := b.results[i]; res.Deduped {
+			errors[i] = failureText(store.ChildHeld(c.Run.Job, res.ID))
+		} else {
+			children[i] = idParam(c.Run.ID)
+		}
+	}
+	return b, s.run(ctx, tx, call{st: qSaveChildren, args: []any{parents, names, children, errors, abandon, keep}})
+}
+
+// restInvokers is the statement that leaves parents, which a settle suspended,
+// parked or ready.
+func restInvokers(ids []string, most []int32, each func(i int, rest resting)) call {
+	return call{st: qRestInvokers, args: []any{uuidParams(ids), most}, scan: scanRest(each)}
+}
+
+// leaveChildren cancels the live children of runs that have ended, and theirs, but
+// for those to be abandoned.
+func (s *Store) leaveChildren(ctx context.Context, tx pgx.Tx, parents []string) error {
+	type child struct {
+		id, parent string
+		keep       int64
+	}
+	for len(parents) > 0 {
+		var children []child
+		args := []any{uuidParams(parents), *failureText(store.ChildLeft(false)), *failureText(store.ChildLeft(true))}
+		err := s.run(ctx, tx, call{st: qLeaveChildren, args: args, scan: func(r *row) error {
+			children = append(children, child{r.uuid(), r.uuid(), r.int()})
+			return nil
+		}})
+		if err != nil {
+			return err
+		}
+		parents = nil
+		for _, c := range children {
+			_, ended, err := s.cancelIn(ctx, tx, c.id, store.ParentEnded(c.parent), c.keep)
+			if err != nil && abi.CodeOf(err) != job.CodeNotFound {
+				return err
+			}
+			if ended {
+				parents = append(parents, c.id)
+			}
+		}
+	}
+	return nil
+}

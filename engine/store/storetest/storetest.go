@@ -77,6 +77,7 @@ func Run(t *testing.T, open Factory) {
 		{"Steps", stepTests},
 		{"Events", eventTests},
 		{"Invoke", invokeTests},
+		{"Parked", parkedTests},
 		{"Workers", workerTests},
 		{"Reclaim", reclaimTests},
 		{"Operate", operateTests},

@@ -52,6 +52,27 @@ func excluded(t *testing.T, s *Store) {
 	})
 }
 
+// blocks waits until another session waits for that of pid. It looks from outside
+// any transaction: within one, the list of sessions stays as it was first read.
+func blocks(t *testing.T, s *Store, pid int32) {
+	t.Helper()
+	connected(t, s.cfg.URL, func(c *pgx.Conn) {
+		for {
+			var waits bool
+			err := c.QueryRow(context.Background(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", pid).Scan(&waits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if waits {
+				return
+			}
+			if pauseFor(t.Context(), time.Millisecond) != nil {
+				t.Fatal("nobody came to wait")
+			}
+		}
+	})
+}
+
 // Each side of the race, held open at the point where it has done everything but
 // commit: the other must not get past its lock, or neither sees the other's row.
 func TestAParkWaitsForAPublishThatIsUnderWay(t *testing.T) {
@@ -182,16 +203,8 @@ func TestTheEndOfAChildWaitsForAnotherThatIsUnderWay(t *testing.T) {
 			_, err := s.Settle(ctx, end(1))
 			settled <- err
 		}()
-		for {
-			var waits bool
-			err := tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid)))", pid).Scan(&waits)
-			if err != nil || waits {
-				return err
-			}
-			if err := pauseFor(t.Context(), time.Millisecond); err != nil {
-				return err
-			}
-		}
+		blocks(t, s, pid)
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

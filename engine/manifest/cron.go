@@ -18,9 +18,9 @@ import (
 // range that runs backwards (it would silently mean nearly always), no step
 // longer than its range, and no day that never comes.
 type Cron struct {
-	source    string
-	spec      *cron.SpecSchedule
-	everyHour bool // its hour is no restriction
+	source  string
+	spec    *cron.SpecSchedule
+	elapsed bool // runs by elapsed time: its minute or hour is a wildcard
 }
 
 // The longest wait between two times of an expression is from 29 February 2096
@@ -89,7 +89,9 @@ func ParseCron(source string) (Cron, error) {
 	if !ok {
 		return Cron{}, fmt.Errorf("%s is not a set of times", quote(source))
 	}
-	return Cron{source: source, spec: spec, everyHour: sets[1] == 1<<24-1}, nil
+	// As in Vixie cron, */n is a wildcard too; so is what means *.
+	elapsed := strings.HasPrefix(fields[0], "*") || strings.HasPrefix(fields[1], "*") || sets[0] == 1<<60-1 || sets[1] == 1<<24-1
+	return Cron{source: strings.Join(fields, " "), spec: spec, elapsed: elapsed}, nil
 }
 
 // parse checks one field and answers the set of its numbers.
@@ -161,5 +163,5 @@ func (f cronField) number(s string) (int, error) {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// String is the expression as it was written.
+// String is the expression as it was written, its fields one space apart.
 func (c Cron) String() string { return c.source }

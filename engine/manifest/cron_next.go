@@ -9,16 +9,16 @@ import "time"
 // occurrence in a skipped half hour of Lord Howe Island is lost, in a skipped
 // hour of Berlin it comes an hour late). The rule is that of Vixie cron:
 //
-//   - an expression that names hours comes once for each of its wall-clock
-//     times: at the end of the gap when the clock skips it, the first time when
-//     the clock repeats it;
-//   - one whose hour is * runs by elapsed time: nothing is made up for minutes
-//     that are skipped, and repeated ones come again.
+//   - an expression that names minutes and hours comes once for each of its
+//     wall-clock times: at the end of the gap when the clock skips it, the first
+//     time when the clock repeats it;
+//   - one whose minute or hour is a wildcard runs by elapsed time: nothing is
+//     made up for what is skipped, and what is repeated comes again.
 func (c Cron) Next(t time.Time) time.Time {
 	if c.spec == nil {
 		return time.Time{}
 	}
-	if c.everyHour {
+	if c.elapsed {
 		return c.byElapsedTime(t)
 	}
 	for w := wall(t); ; {
@@ -29,6 +29,51 @@ func (c Cron) Next(t time.Time) time.Time {
 			return next
 		}
 	}
+}
+
+// Last is the latest occurrence after one instant that is not after the other,
+// in the latter's zone; zero if there is none. It takes about as long for a year
+// as for a day.
+func (c Cron) Last(after, until time.Time) time.Time {
+	var last time.Time
+	if c.spec == nil || !after.Before(until) {
+		return last
+	}
+	after = after.In(until.Location())
+	// From low comes an occurrence that counts, from high none.
+	low, high := until, until
+	for back := time.Minute; ; back *= 2 {
+		if low = until.Add(-back); !low.After(after) {
+			low = after
+		}
+		if last = c.dueAfter(low, until); !last.IsZero() {
+			break
+		}
+		if low.Equal(after) {
+			return last
+		}
+		high = low
+	}
+	for high.Sub(last) > time.Minute {
+		middle := last.Add(high.Sub(last) / 2)
+		if next := c.dueAfter(middle, until); next.IsZero() {
+			high = middle
+		} else {
+			last = next
+		}
+	}
+	for next := c.dueAfter(last, until); !next.IsZero(); next = c.dueAfter(last, until) {
+		last = next
+	}
+	return last
+}
+
+// dueAfter is the first occurrence after t, zero if that is after until.
+func (c Cron) dueAfter(t, until time.Time) time.Time {
+	if next := c.Next(t); !next.After(until) {
+		return next
+	}
+	return time.Time{}
 }
 
 // byElapsedTime looks through one stretch without a clock change after the

@@ -151,7 +151,6 @@ func TestUnenforcedNamesWhatIsDeclaredAndNotKept(t *testing.T) {
 		"9:1 X_FEATURE_UNAVAILABLE queues.mail.rate",
 		"10:1 X_FEATURE_UNAVAILABLE queues.mail.per_tenant",
 		"28:1 X_FEATURE_UNAVAILABLE jobs.onboard-org.concurrency",
-		"40:12 X_FEATURE_UNAVAILABLE schedules.nightly-digest",
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)

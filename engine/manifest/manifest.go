@@ -100,11 +100,13 @@ type Schedule struct {
 	Zone       *time.Location
 	CatchUp    string // skip, run-once, run-all
 	MaxCatchUp int
-	Overlap    string // skip, allow
+	Overlap    string        // skip, allow
+	Jitter     time.Duration // 0 is none; see Due
 	Enqueue    []ScheduledRun
 }
 
-// ScheduledRun is one entry of a schedule's enqueue list; Input is JSON.
+// ScheduledRun is one entry of a schedule's enqueue list. Input is JSON, whose
+// texts may name the occurrence: see InputAt.
 type ScheduledRun struct {
 	Job   string
 	Input []byte

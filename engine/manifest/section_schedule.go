@@ -9,14 +9,22 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/jobrunner/runner/engine/job"
 )
+
+// maxJitter bounds what would be another time of day rather than a spread.
+const maxJitter = 24 * time.Hour
+
+// sampleRun is an id, and sampleOccurrence an occurrence, like any other.
+const sampleRun = "00000000-0000-0000-0000-000000000000"
+
+var sampleOccurrence = time.Date(2026, 1, 2, 3, 4, 0, 0, time.UTC)
 
 // schedule reads [schedules.NAME].
 func (l *loader) schedule(name string, t *table) {
 	s := &Schedule{Name: name}
 	l.m.Schedules[name] = s
-	l.unavailable(t.n.at, t.path, "scheduler")
-
 	if expr, ok := t.text("cron", "0 3 * * *"); ok {
 		s.Cron = expr
 		spec, err := ParseCron(expr)
@@ -39,6 +47,14 @@ func (l *loader) schedule(name string, t *table) {
 	s.CatchUp = t.choice("catch_up", "skip", "skip", "run-once", "run-all")
 	s.MaxCatchUp = t.count("max_catch_up", 10, 1, 1000, "10")
 	s.Overlap = t.choice("overlap", "skip", "skip", "allow")
+	if s.CatchUp == "run-all" && s.Overlap == "skip" {
+		t.bad("catch_up", CodeValue, `is "run-all", which runs each occurrence that was missed, and overlap = "skip" skips all but the first of them`,
+			`write overlap = "allow", or catch_up = "run-once"`)
+	}
+	s.Jitter = t.duration("jitter", 0, time.Millisecond, maxJitter)
+	if gap := s.Spec.shortestGap(); s.Jitter > 0 && gap > 0 && s.Jitter >= gap {
+		t.bad("jitter", CodeValue, fmt.Sprintf("must be shorter than the %s between two occurrences; this is %s", FormatDuration(gap), FormatDuration(s.Jitter)), "")
+	}
 	l.enqueues(s, t)
 	t.close()
 }
@@ -77,19 +93,24 @@ func (l *loader) enqueues(s *Schedule, t *table) {
 				e.bad("input", CodeValue, err.Error(), "")
 				named = false
 			}
+			if bad := badOccurrence(b); bad != "" {
+				e.bad("input", CodeTemplate, "holds "+quote(bad)+", which an occurrence has not", "it has {occurrence}, {occurrence.date} and {occurrence.unix_ms}")
+				named = false
+			}
 			run.Input = b
 		}
 		e.close()
 		s.Enqueue = append(s.Enqueue, run)
 		if named {
-			l.later = append(l.later, func() { l.scheduledRun(e, run) })
+			l.later = append(l.later, func() { l.scheduledRun(s, e, run) })
 		}
 	}
 }
 
 // scheduledRun checks an entry against the job it names. All it will ever send
-// is known now, so all that can be refused is refused now.
-func (l *loader) scheduledRun(e *table, run ScheduledRun) {
+// is known now but for the occurrence, whose texts are all of one shape, so all
+// that can be refused is refused now.
+func (l *loader) scheduledRun(s *Schedule, e *table, run ScheduledRun) {
 	if !l.declared(e, "job", "jobs", run.Job) {
 		return
 	}
@@ -101,14 +122,22 @@ func (l *loader) scheduledRun(e *table, run ScheduledRun) {
 	if e.n.children[at] == nil {
 		at = "job"
 	}
-	if err := j.Input.Validate(run.Input); err != nil {
+	input := run.InputAt(sampleOccurrence)
+	if err := j.Input.Validate(input); err != nil {
 		l.refuse(e, at, "does not suit job "+run.Job, err)
 		return
 	}
-	for _, tpl := range []Template{j.Tenant, j.Key} {
-		if _, err := tpl.Render(run.Input, "00000000-0000-0000-0000-000000000000"); err != nil {
-			l.refuse(e, at, "does not suit job "+run.Job, err)
-		}
+	if _, err := j.Tenant.Render(input, sampleRun); err != nil {
+		l.refuse(e, at, "does not suit job "+run.Job, err)
+	}
+	key, err := j.Key.Render(input, sampleRun)
+	if err != nil {
+		l.refuse(e, at, "does not suit job "+run.Job, err)
+		return
+	}
+	if n := len(s.Name) + len(":1700000000000:") + len(key); n > job.MaxKey {
+		e.bad(at, job.CodeKeyInvalid, fmt.Sprintf("gives job %s a key of %d bytes, the schedule's name and the occurrence included; at most %d are kept", run.Job, n, job.MaxKey),
+			"shorten the job's key")
 	}
 }
 
@@ -168,6 +197,3 @@ func appendText(b []byte, s string) []byte {
 	}
 	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
 }
-
-// Next is the schedule's first occurrence after t, in its zone.
-func (s *Schedule) Next(t time.Time) time.Time { return s.Spec.Next(t.In(s.Zone)) }

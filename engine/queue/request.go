@@ -26,6 +26,9 @@ type Request struct {
 	ID string
 	// Key is the idempotency key. Empty: the job's template renders it.
 	Key string
+	// KeyPrefix goes before the key, whoever gave it: a schedule's runs have a key
+	// for each occurrence.
+	KeyPrefix string
 	// Tenant is whose run it is. Empty: the job's template renders it. Where
 	// both speak they must agree.
 	Tenant string
@@ -124,6 +127,10 @@ func (q *Queue) prepare(r *Request, p *store.EnqueueParams) error {
 		return err
 	}
 	key, err := keyFor(j, r.Key, input, id)
+	if err == nil && r.KeyPrefix != "" {
+		key = r.KeyPrefix + key
+		err = checkText("idempotency key", key, job.MaxKey)
+	}
 	if err != nil {
 		return err
 	}

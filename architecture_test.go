@@ -55,7 +55,7 @@ var rooms = []room{
 	{"engine/event", []string{"engine/store", "engine/job"}, "matching events runs no attempt"},
 	{"engine/step", []string{"engine/store", "engine/job", "engine/queue", "engine/event", "engine/manifest", "engine/retry", "engine/metrics"}, "an attempt's memory does not know which worker runs it"},
 	{"engine/deploy", []string{"engine/store", "engine/job", "engine/manifest", "engine/internal/loop"}, "which version runs is decided without running it"},
-	{"engine/schedule", []string{"engine/store", "engine/job", "engine/manifest", "engine/queue", "engine/internal/loop"}, "a schedule enqueues through the one path"},
+	{"engine/schedule", []string{"engine/store", "engine/job", "engine/manifest", "engine/queue", "engine/metrics", "engine/internal/loop"}, "a schedule enqueues through the one path"},
 	{"engine/outbox", []string{"engine/store", "engine/job", "engine/queue", "engine/metrics", "engine/internal/loop"}, "the relay enqueues through the one path"},
 	{"engine/backfill", []string{"engine/store", "engine/job", "engine/queue", "engine/internal/loop"}, "a backfill enqueues through the one path"},
 	{"engine/worker", []string{"engine/queue", "engine/step", "engine/deploy", "engine/limit", "engine/retry", "engine/metrics", "engine/store", "engine/manifest", "engine/job", "engine/internal/loop"}, "a worker runs any abi.Guest, on any store"},

@@ -142,6 +142,18 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return through(s, ctx, "Purge", func() (int, error) { return s.Store.Purge(ctx, limit) })
 }
 
+func (s *Store) LeadSchedules(ctx context.Context, p store.LeadParams) (store.LeadResult, error) {
+	return through(s, ctx, "LeadSchedules", func() (store.LeadResult, error) { return s.Store.LeadSchedules(ctx, p) })
+}
+
+func (s *Store) ReleaseSchedules(ctx context.Context, holder string) error {
+	return s.do(ctx, "ReleaseSchedules", func() error { return s.Store.ReleaseSchedules(ctx, holder) })
+}
+
+func (s *Store) FireSchedule(ctx context.Context, p store.FireParams) (store.FireResult, error) {
+	return through(s, ctx, "FireSchedule", func() (store.FireResult, error) { return s.Store.FireSchedule(ctx, p) })
+}
+
 // Sometimes answers faults by turns of a generator: each operation may be
 // refused before it is done, or its answer lost after.
 type Sometimes struct {

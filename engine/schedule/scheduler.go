@@ -1,0 +1,182 @@
+package schedule
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/queue"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// Queue checks what a schedule enqueues: a *queue.Queue.
+type Queue interface {
+	Prepare(requests []queue.Request) ([]store.EnqueueParams, error)
+}
+
+// DefaultLease is how long schedules wait for another process when the one that
+// leads them dies. It renews three times as often.
+const DefaultLease = 30 * time.Second
+
+// Bounds of a Config's lease: below, a pause of the garbage collector looks like
+// a death; above, a dead leader is waited for too long.
+const (
+	minLease = time.Second
+	maxLease = time.Hour
+)
+
+// Config is fixed at New.
+type Config struct {
+	// Store is used until Stop has returned.
+	Store store.Schedules
+	Queue Queue
+	// Manifest answers the current one, whose schedules are fired. Kick tells that
+	// it is another.
+	Manifest func() *manifest.Manifest
+	Lease    time.Duration // 0 is DefaultLease; 1s to 1h
+	// Alone says that no other process uses the database: what an earlier one led
+	// is taken over at once.
+	Alone   bool
+	Logger  *slog.Logger       // default discards
+	Metrics *metrics.Schedules // nil records nothing
+}
+
+func (c Config) withDefaults() (Config, error) {
+	if c.Store == nil || c.Queue == nil || c.Manifest == nil {
+		return c, &abi.Error{Code: job.CodeInvalid, Message: "a scheduler needs a store, a queue and a manifest"}
+	}
+	if c.Lease == 0 {
+		c.Lease = DefaultLease
+	}
+	if c.Lease < minLease || c.Lease > maxLease {
+		return c, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("a scheduler cannot lead for %v at a time", c.Lease), Fix: "use 1s to 1h; 30s is usual"}
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c, nil
+}
+
+// Scheduler fires the schedules of a manifest. It is safe for concurrent use; it
+// may be started again after it was stopped.
+type Scheduler struct {
+	cfg    Config
+	holder string        // unique per process start
+	kick   chan struct{} // capacity 1: look again now
+
+	mu    sync.Mutex
+	life  *life  // nil until started
+	under *round // under way; nil between rounds
+
+	working sync.Mutex // held by a round's work; guards state
+	state   state
+}
+
+// life is from a start to the stop after it.
+type life struct {
+	accepting context.Context // ends when no more is to be fired
+	quiesce   context.CancelFunc
+	ctx       context.Context // ends when a round is to be given up
+	abort     context.CancelFunc
+	done      chan struct{} // closed when the loop has ended
+}
+
+// New returns a scheduler that has not begun. Errors: X_INVALID.
+func New(cfg Config) (*Scheduler, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	holder := fmt.Sprintf("%.64s:%d:%s", host, os.Getpid(), rand.Text())
+	return &Scheduler{cfg: cfg, holder: holder, kick: make(chan struct{}, 1)}, nil
+}
+
+// Holder is this scheduler's name in the leases that it holds.
+func (s *Scheduler) Holder() string { return s.holder }
+
+// Start begins to fire and returns.
+// Errors: X_INVALID if it has begun and was not stopped, or is being stopped.
+func (s *Scheduler) Start() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life != nil {
+		select {
+		case <-s.life.done:
+		default:
+			return &abi.Error{Code: job.CodeInvalid, Message: "the scheduler runs already"}
+		}
+	}
+	l := &life{done: make(chan struct{})}
+	l.ctx, l.abort = context.WithCancel(context.Background())
+	l.accepting, l.quiesce = context.WithCancel(l.ctx)
+	s.life = l
+	go s.loop(l)
+	return nil
+}
+
+// Kick has it look again at once: the manifest is another. It does not block.
+func (s *Scheduler) Kick() {
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Quiesce has nothing more fired, and returns at once.
+func (s *Scheduler) Quiesce() {
+	if l := s.current(); l != nil {
+		l.quiesce()
+	}
+}
+
+// stopGrace is how long a round that was given up may take to notice.
+const stopGrace = 5 * time.Second
+
+// Stop is Quiesce, and waits for the round under way, then gives the leases up,
+// so that another process fires what is due next. When ctx ends first, the round
+// is given up and its leases are left to lapse: another leader must not begin
+// where a fire may still be on its way. Concurrent stops share one end. It does
+// nothing to a scheduler that has not begun.
+//
+// Errors: X_DRAINING if the round did not even notice that it was given up. A
+// scheduler whose leases could not be given up is stopped all the same.
+func (s *Scheduler) Stop(ctx context.Context) error {
+	l := s.current()
+	if l == nil {
+		return nil
+	}
+	l.quiesce()
+	select {
+	case <-l.done:
+		return nil
+	case <-ctx.Done():
+	}
+	s.cfg.Logger.Warn("schedule.drain-abandoned", slog.String("fix", "nothing is lost: another process fires what is due once the leases have lapsed"))
+	l.abort()
+	timer := time.NewTimer(stopGrace)
+	defer timer.Stop()
+	select {
+	case <-l.done:
+		return nil
+	case <-timer.C:
+		return &abi.Error{Code: job.CodeDraining, Message: "the scheduler was still waiting for the database when it had to end"}
+	}
+}
+
+func (s *Scheduler) current() *life {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.life
+}

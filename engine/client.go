@@ -51,10 +51,17 @@ const (
 // no worker in its process.
 type Client struct {
 	queue     *queue.Queue
+	store     clientStore
 	cancelled func(runID string) // tells a worker in this process; nil without one
 
 	mu      sync.Mutex
 	waiting map[string][]chan struct{} // by run: closed when a settle landed
+}
+
+// clientStore is what a client asks of a database past the queue.
+type clientStore interface {
+	store.Clock
+	store.Schedules
 }
 
 // ClientConfig is what a client without a worker needs.
@@ -69,15 +76,15 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Store == nil || cfg.Manifest == nil {
 		return nil, &abi.Error{Code: job.CodeInvalid, Message: "a client needs a store and a manifest"}
 	}
-	return newClient(queue.New(queue.Config{
+	return newClient(cfg.Store, queue.New(queue.Config{
 		Store:    cfg.Store,
 		Manifest: func() *manifest.Manifest { return cfg.Manifest },
 		Logger:   cfg.Logger,
 	})), nil
 }
 
-func newClient(q *queue.Queue) *Client {
-	return &Client{queue: q, waiting: map[string][]chan struct{}{}}
+func newClient(s clientStore, q *queue.Queue) *Client {
+	return &Client{queue: q, store: s, waiting: map[string][]chan struct{}{}}
 }
 
 // Enqueue inserts a run or finds the live one that holds its key. See

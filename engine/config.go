@@ -41,6 +41,8 @@ type Config struct {
 	Drain time.Duration
 	// Queues are served; nil serves all of the manifest.
 	Queues []string
+	// NoSchedules leaves the manifest's schedules to other processes.
+	NoSchedules bool
 	// Alone says that no other process uses the database, so that what an
 	// earlier one held is claimable at once. The caller has proved it, for
 	// instance by holding the lock of an embedded database.

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/queue"
+	"github.com/jobrunner/runner/engine/schedule"
 	"github.com/jobrunner/runner/engine/worker"
 )
 
@@ -21,6 +23,8 @@ type Engine struct {
 	queue   *queue.Queue
 	worker  *worker.Worker
 	client  *Client
+	// scheduler is nil with Config.NoSchedules.
+	scheduler *schedule.Scheduler
 
 	switching sync.Mutex // registry and worker follow one Switch after the other
 }
@@ -53,7 +57,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	q := queue.New(queue.Config{Store: cfg.Store, Manifest: deploys.Manifest, Logger: cfg.Logger, Metrics: m})
-	e := &Engine{cfg: cfg, deploys: deploys, queue: q, client: newClient(q)}
+	e := &Engine{cfg: cfg, deploys: deploys, queue: q, client: newClient(cfg.Store, q)}
 	e.worker, err = worker.New(worker.Config{
 		Store: cfg.Store, Queue: q, Deploy: deploys, Lease: cfg.Lease, Queues: cfg.Queues, Alone: cfg.Alone,
 		Logger: cfg.Logger, Metrics: m, Settled: e.client.settled,
@@ -62,7 +66,24 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	e.client.cancelled = e.worker.Cancelled
+	if !cfg.NoSchedules {
+		if err := e.schedules(); err != nil {
+			return nil, err
+		}
+	}
 	return e, nil
+}
+
+// schedules makes the scheduler.
+func (e *Engine) schedules() error {
+	m, err := metrics.NewSchedules(e.cfg.Registerer)
+	if err != nil {
+		return err
+	}
+	e.scheduler, err = schedule.New(schedule.Config{
+		Store: e.cfg.Store, Queue: e.queue, Manifest: e.deploys.Manifest, Alone: e.cfg.Alone, Logger: e.cfg.Logger, Metrics: m,
+	})
+	return err
 }
 
 // Client enqueues, reads and operates; it works before Start and after Stop.
@@ -71,9 +92,22 @@ func (e *Engine) Client() *Client { return e.client }
 // Deployment is what new runs start on.
 func (e *Engine) Deployment() Deployment { return e.deploys.Current() }
 
-// Start registers the worker and begins to claim; ctx bounds the registration.
-// Errors: the store's; X_INVALID if it runs already.
-func (e *Engine) Start(ctx context.Context) error { return e.worker.Start(ctx) }
+// Start registers the worker and begins to claim and to fire schedules; ctx
+// bounds the registration. Errors: the store's; X_INVALID if it runs already.
+func (e *Engine) Start(ctx context.Context) error {
+	if e.scheduler == nil {
+		return e.worker.Start(ctx)
+	}
+	// First, so that a stop that overtakes the registration ends it too.
+	if err := e.scheduler.Start(); err != nil {
+		return err
+	}
+	err := e.worker.Start(ctx)
+	if err != nil {
+		e.quiesce()
+	}
+	return err
+}
 
 // Leased reports whether this process holds a lease under which it claims runs:
 // whether it takes work.
@@ -93,18 +127,22 @@ func (e *Engine) Switch(next Deployment) (Deployment, error) {
 		return Deployment{}, err
 	}
 	e.worker.Configure(next.Manifest)
+	if e.scheduler != nil {
+		e.scheduler.Kick()
+	}
 	return before, nil
 }
 
 // Drain stops claiming, lets attempts finish for as long as Config.Drain and
 // ctx's deadline allow, aborts the rest uncounted, and closes what it opened.
-// Order: claims, attempts, their writes, the registration, the guests. The
-// error says that a write was still open at the end.
+// Order: schedules and claims, attempts, their writes, the registration, the
+// guests. The error says that a write was still open at the end.
 func (e *Engine) Drain(ctx context.Context) error {
 	budget := e.cfg.Drain
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = min(budget, time.Until(deadline))
 	}
+	e.quiesce()
 	e.worker.Drain(max(budget, 0))
 	return e.flush()
 }
@@ -112,6 +150,7 @@ func (e *Engine) Drain(ctx context.Context) error {
 // Stop is Drain without patience: attempts are aborted now, uncounted. A Drain
 // under way ends with it.
 func (e *Engine) Stop() error {
+	e.quiesce()
 	e.worker.Stop()
 	return e.flush()
 }
@@ -119,17 +158,30 @@ func (e *Engine) Stop() error {
 // Finish stops claiming and waits for the attempts under way as long as they
 // take.
 func (e *Engine) Finish() error {
+	e.quiesce()
 	e.worker.Finish()
 	return e.flush()
 }
 
-// flushPatience bounds the wait for writes of clients that share the queue.
+// quiesce has no schedule fired any more; flush waits for what is under way.
+func (e *Engine) quiesce() {
+	if e.scheduler != nil {
+		e.scheduler.Quiesce()
+	}
+}
+
+// flushPatience bounds the wait for writes of clients that share the queue, and
+// for a round of schedules.
 const flushPatience = 5 * time.Second
 
 func (e *Engine) flush() error {
 	ctx, cancel := context.WithTimeout(context.Background(), flushPatience)
 	defer cancel()
-	return e.queue.Wait(ctx)
+	var err error
+	if e.scheduler != nil {
+		err = e.scheduler.Stop(ctx)
+	}
+	return errors.Join(err, e.queue.Wait(ctx))
 }
 
 // Close stops the engine and closes the guests. The store stays open.

@@ -81,6 +81,9 @@ func (q *Queue) Wait(ctx context.Context) error {
 	return q.enqueues.wait(ctx)
 }
 
+// Manifest is the current one.
+func (q *Queue) Manifest() *manifest.Manifest { return q.manifest() }
+
 // declared is the job of that name in the current manifest.
 func (q *Queue) declared(name string) (*manifest.Job, error) {
 	j, ok := q.manifest().Jobs[name]

@@ -14,8 +14,8 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-func pause(name string) store.PauseScheduleParams {
-	return store.PauseScheduleParams{Name: name, By: "ann"}
+func pause(name string) store.ScheduleParams {
+	return store.ScheduleParams{Name: name, By: "ann"}
 }
 
 // over gives a scheduler a view of the database of its own, to be disturbed.

@@ -226,7 +226,7 @@ func TestAPausedScheduleNeitherFiresNorMoves(t *testing.T) {
 		r.start(nil)
 		r.until("01-01 05:30")
 		r.want("s", "01-01 01:00")
-		_, err = r.db.ResumeSchedule(t.Context(), "s")
+		_, err = r.db.ResumeSchedule(t.Context(), pause("s"))
 		r.must(err)
 		r.pass(schedule.DefaultLease/3 + 2*time.Second)
 		r.want("s", "01-01 01:00", "01-01 02:00", "01-01 03:00", "01-01 04:00", "01-01 05:00")

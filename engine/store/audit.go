@@ -26,13 +26,20 @@ const (
 	AuditRetry   AuditVerb = "retry"
 	AuditPromote AuditVerb = "promote"
 	AuditDelete  AuditVerb = "delete"
+	AuditPause   AuditVerb = "pause"
+	AuditResume  AuditVerb = "resume"
+	AuditForget  AuditVerb = "forget"
 )
 
 // AuditKind is what it was done to.
 type AuditKind string
 
-// AuditRun entries have the id of a run as their subject.
-const AuditRun AuditKind = "run"
+// AuditRun entries have the id of a run as their subject, AuditSchedule entries
+// the name of a schedule.
+const (
+	AuditRun      AuditKind = "run"
+	AuditSchedule AuditKind = "schedule"
+)
 
 // AuditEntry is one thing that was done.
 type AuditEntry struct {

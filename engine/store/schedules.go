@@ -38,13 +38,13 @@ type Schedules interface {
 	ListSchedules(ctx context.Context) ([]Schedule, error)
 	// PauseSchedule pauses a schedule, making its row if there is none. One that
 	// is paused stays as it is: the first pause is the one that is told of.
-	PauseSchedule(ctx context.Context, p PauseScheduleParams) (Schedule, error)
+	PauseSchedule(ctx context.Context, p ScheduleParams) (Schedule, error)
 	// ResumeSchedule ends a pause. What was missed meanwhile is the schedule's
 	// catch-up policy's to say. Errors: X_SCHEDULE_NOT_FOUND.
-	ResumeSchedule(ctx context.Context, name string) (Schedule, error)
+	ResumeSchedule(ctx context.Context, p ScheduleParams) (Schedule, error)
 	// ForgetSchedule deletes a row. Errors: X_SCHEDULE_NOT_FOUND;
 	// X_SCHEDULE_LED while a process leads it, since it would be back at once.
-	ForgetSchedule(ctx context.Context, name string) error
+	ForgetSchedule(ctx context.Context, p ScheduleParams) error
 }
 
 // Schedule is what is known of one.
@@ -120,8 +120,9 @@ type FireResult struct {
 	Runs       []EnqueueResult
 }
 
-// PauseScheduleParams pauses a schedule. By records who asked.
-type PauseScheduleParams struct {
+// ScheduleParams names the schedule of an operator's verb. By is who asked, for
+// the audit.
+type ScheduleParams struct {
 	Name string
 	By   string
 }

@@ -127,24 +127,35 @@ func (s *Store) ListSchedules(ctx context.Context) (out []store.Schedule, err er
 }
 
 // PauseSchedule implements store.Schedules.
-func (s *Store) PauseSchedule(ctx context.Context, p store.PauseScheduleParams) (store.Schedule, error) {
-	return s.changeSchedule(ctx, p.Name, call{st: qPauseSchedule, args: []any{enc(p.Name), enc(p.By)}})
+func (s *Store) PauseSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	return s.changeSchedule(ctx, p, store.AuditPause, call{st: qPauseSchedule, args: []any{enc(p.Name), enc(p.By)}})
 }
 
 // ResumeSchedule implements store.Schedules.
-func (s *Store) ResumeSchedule(ctx context.Context, name string) (store.Schedule, error) {
-	return s.changeSchedule(ctx, name, call{st: qResumeSchedule, args: []any{enc(name)}})
+func (s *Store) ResumeSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	return s.changeSchedule(ctx, p, store.AuditResume, call{st: qResumeSchedule, args: []any{enc(p.Name)}})
 }
 
-// changeSchedule answers a schedule as change left it.
-func (s *Store) changeSchedule(ctx context.Context, name string, change call) (out store.Schedule, err error) {
+// changeSchedule answers a schedule as change left it, and has the audit tell of
+// it if that was another way: if change answered a row.
+func (s *Store) changeSchedule(ctx context.Context, p store.ScheduleParams, verb store.AuditVerb, change call) (out store.Schedule, err error) {
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		changed := false
+		change.scan = func(*row) error {
+			changed = true
+			return nil
+		}
 		if err := s.run(ctx, tx, change); err != nil {
 			return err
 		}
+		if changed {
+			if err := s.audit(ctx, tx, store.AuditEntry{By: p.By, Verb: verb, Kind: store.AuditSchedule, Subject: p.Name}); err != nil {
+				return err
+			}
+		}
 		var found bool
-		if out, found, err = s.schedule(ctx, tx, name); err == nil && !found {
-			err = store.ErrScheduleNotFound(name)
+		if out, found, err = s.schedule(ctx, tx, p.Name); err == nil && !found {
+			err = store.ErrScheduleNotFound(p.Name)
 		}
 		return err
 	})
@@ -155,24 +166,27 @@ func (s *Store) changeSchedule(ctx context.Context, name string, change call) (o
 }
 
 // ForgetSchedule implements store.Schedules.
-func (s *Store) ForgetSchedule(ctx context.Context, name string) error {
+func (s *Store) ForgetSchedule(ctx context.Context, p store.ScheduleParams) error {
 	return s.inTx(ctx, func(tx pgx.Tx) error {
 		gone := false
-		err := s.run(ctx, tx, call{st: qForgetSchedule, args: []any{enc(name)}, scan: func(*row) error {
+		err := s.run(ctx, tx, call{st: qForgetSchedule, args: []any{enc(p.Name)}, scan: func(*row) error {
 			gone = true
 			return nil
 		}})
-		if err != nil || gone {
+		if err != nil {
 			return err
 		}
-		sc, found, err := s.schedule(ctx, tx, name)
+		if gone {
+			return s.audit(ctx, tx, store.AuditEntry{By: p.By, Verb: store.AuditForget, Kind: store.AuditSchedule, Subject: p.Name})
+		}
+		sc, found, err := s.schedule(ctx, tx, p.Name)
 		switch {
 		case err != nil:
 			return err
 		case found:
-			return store.ErrScheduleLed(name, sc.Holder)
+			return store.ErrScheduleLed(p.Name, sc.Holder)
 		}
-		return store.ErrScheduleNotFound(name)
+		return store.ErrScheduleNotFound(p.Name)
 	})
 }
 

@@ -49,9 +49,10 @@ SELECT {schedule} FROM {schema}.schedules s WHERE s.name = $1
 -- $1 name, $2 by whom. The first pause stays.
 INSERT INTO {schema}.schedules AS s (name, spec, watermark, paused_at, paused_by) VALUES ($1, '', {now}, {now}, $2)
 ON CONFLICT (name) DO UPDATE SET paused_at = excluded.paused_at, paused_by = excluded.paused_by WHERE s.paused_at IS NULL
+RETURNING s.name
 
 -- name: resume_schedule
-UPDATE {schema}.schedules SET paused_at = NULL, paused_by = '' WHERE name = $1
+UPDATE {schema}.schedules SET paused_at = NULL, paused_by = '' WHERE name = $1 AND paused_at IS NOT NULL RETURNING name
 
 -- name: forget_schedule
 DELETE FROM {schema}.schedules s WHERE s.name = $1 AND s.leased_until <= {now} RETURNING s.name

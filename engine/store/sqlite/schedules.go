@@ -165,8 +165,8 @@ func (s *Store) ListSchedules(ctx context.Context) ([]store.Schedule, error) {
 }
 
 // PauseSchedule implements store.Schedules.
-func (s *Store) PauseSchedule(ctx context.Context, p store.PauseScheduleParams) (store.Schedule, error) {
-	return s.changeSchedule(ctx, p.Name, func(tx *tx) error {
+func (s *Store) PauseSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	return s.changeSchedule(ctx, p, store.AuditPause, func(tx *tx) error {
 		q := tx.use(qPauseSchedule)
 		q.text(p.Name)
 		q.int(tx.now)
@@ -176,23 +176,29 @@ func (s *Store) PauseSchedule(ctx context.Context, p store.PauseScheduleParams) 
 }
 
 // ResumeSchedule implements store.Schedules.
-func (s *Store) ResumeSchedule(ctx context.Context, name string) (store.Schedule, error) {
-	return s.changeSchedule(ctx, name, func(tx *tx) error {
+func (s *Store) ResumeSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	return s.changeSchedule(ctx, p, store.AuditResume, func(tx *tx) error {
 		q := tx.use(qResumeSchedule)
-		q.text(name)
+		q.text(p.Name)
 		return q.exec()
 	})
 }
 
-// changeSchedule answers a schedule as change left it.
-func (s *Store) changeSchedule(ctx context.Context, name string, change func(tx *tx) error) (out store.Schedule, err error) {
+// changeSchedule answers a schedule as change left it, and has the audit tell of
+// it if that was another way.
+func (s *Store) changeSchedule(ctx context.Context, p store.ScheduleParams, verb store.AuditVerb, change func(tx *tx) error) (out store.Schedule, err error) {
 	err = s.w.do(ctx, func(tx *tx) error {
 		if err := change(tx); err != nil {
 			return err
 		}
+		if tx.db.Changes() == 1 {
+			if err := tx.audit(store.AuditEntry{By: p.By, Verb: verb, Kind: store.AuditSchedule, Subject: p.Name}); err != nil {
+				return err
+			}
+		}
 		var found bool
-		if out, found, err = tx.schedule(name); err == nil && !found {
-			err = store.ErrScheduleNotFound(name)
+		if out, found, err = tx.schedule(p.Name); err == nil && !found {
+			err = store.ErrScheduleNotFound(p.Name)
 		}
 		return err
 	})
@@ -203,22 +209,25 @@ func (s *Store) changeSchedule(ctx context.Context, name string, change func(tx 
 }
 
 // ForgetSchedule implements store.Schedules.
-func (s *Store) ForgetSchedule(ctx context.Context, name string) error {
+func (s *Store) ForgetSchedule(ctx context.Context, p store.ScheduleParams) error {
 	return s.w.do(ctx, func(tx *tx) error {
 		q := tx.use(qForgetSchedule)
-		q.text(name)
+		q.text(p.Name)
 		q.int(tx.now)
-		if err := q.exec(); err != nil || tx.db.Changes() == 1 {
+		if err := q.exec(); err != nil {
 			return err
 		}
-		sc, found, err := tx.schedule(name)
+		if tx.db.Changes() == 1 {
+			return tx.audit(store.AuditEntry{By: p.By, Verb: store.AuditForget, Kind: store.AuditSchedule, Subject: p.Name})
+		}
+		sc, found, err := tx.schedule(p.Name)
 		switch {
 		case err != nil:
 			return err
 		case found:
-			return store.ErrScheduleLed(name, sc.Holder)
+			return store.ErrScheduleLed(p.Name, sc.Holder)
 		}
-		return store.ErrScheduleNotFound(name)
+		return store.ErrScheduleNotFound(p.Name)
 	})
 }
 

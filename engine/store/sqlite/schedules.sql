@@ -42,7 +42,7 @@ INSERT INTO schedules (name, spec, watermark, paused_at, paused_by) VALUES (?1, 
 ON CONFLICT (name) DO UPDATE SET paused_at = ?2, paused_by = ?3 WHERE paused_at IS NULL
 
 -- name: resume_schedule
-UPDATE schedules SET paused_at = NULL, paused_by = '' WHERE name = ?1
+UPDATE schedules SET paused_at = NULL, paused_by = '' WHERE name = ?1 AND paused_at IS NOT NULL
 
 -- name: forget_schedule
 -- ?1 name, ?2 now

@@ -102,7 +102,7 @@ func (e *env) schedule(name string) store.Schedule {
 
 func (e *env) pauseSchedule(name string) store.Schedule {
 	e.Helper()
-	s, err := e.db.PauseSchedule(e.ctx, store.PauseScheduleParams{Name: name, By: "ann"})
+	s, err := e.db.PauseSchedule(e.ctx, store.ScheduleParams{Name: name, By: "ann"})
 	if err != nil {
 		e.Fatalf("pause: %v", err)
 	}
@@ -402,11 +402,11 @@ var scheduleTests = []test{
 			e.Fatalf("led while paused: %+v", led)
 		}
 		e.db.Advance(time.Minute)
-		again, err := e.db.PauseSchedule(e.ctx, store.PauseScheduleParams{Name: "s", By: "bob"})
+		again, err := e.db.PauseSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "bob"})
 		if err != nil || again.PausedBy != "ann" || !again.PausedAt.Equal(paused.PausedAt) {
 			e.Fatalf("paused twice: %+v, %v", again, err)
 		}
-		resumed, err := e.db.ResumeSchedule(e.ctx, "s")
+		resumed, err := e.db.ResumeSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "cid"})
 		if err != nil || !resumed.PausedAt.IsZero() || resumed.PausedBy != "" || !resumed.Watermark.Equal(sc.Watermark) {
 			e.Fatalf("resumed: %+v, %v", resumed, err)
 		}
@@ -423,19 +423,44 @@ var scheduleTests = []test{
 		e.wantTime("watermark", led.Watermark, now)
 	}},
 	{"an unknown schedule cannot be resumed or forgotten", func(e *env) {
-		_, err := e.db.ResumeSchedule(e.ctx, "s")
+		_, err := e.db.ResumeSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "cid"})
 		e.wantRefused(err, job.CodeScheduleNotFound)
-		e.wantRefused(e.db.ForgetSchedule(e.ctx, "s"), job.CodeScheduleNotFound)
+		e.wantRefused(e.db.ForgetSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "dan"}), job.CodeScheduleNotFound)
 	}},
 	{"a schedule is forgotten once nobody leads it", func(e *env) {
 		e.lead("h", "s", "t")
-		e.wantRefused(e.db.ForgetSchedule(e.ctx, "s"), job.CodeScheduleLed)
+		e.wantRefused(e.db.ForgetSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "dan"}), job.CodeScheduleLed)
 		e.db.Advance(lease)
-		if err := e.db.ForgetSchedule(e.ctx, "s"); err != nil {
+		if err := e.db.ForgetSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "dan"}); err != nil {
 			e.Fatal(err)
 		}
 		if left := e.schedules(); len(left) != 1 || left[0].Name != "t" {
 			e.Fatalf("left %+v", left)
+		}
+	}},
+	{"what an operator did to a schedule is in the audit, once", func(e *env) {
+		e.pauseSchedule("s")
+		e.pauseSchedule("s")
+		for range 2 {
+			if _, err := e.db.ResumeSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "cid"}); err != nil {
+				e.Fatal(err)
+			}
+		}
+		e.pauseSchedule("t")
+		if err := e.db.ForgetSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "dan"}); err != nil {
+			e.Fatal(err)
+		}
+		e.wantRefused(e.db.ForgetSchedule(e.ctx, store.ScheduleParams{Name: "s", By: "dan"}), job.CodeScheduleNotFound)
+		entries, err := e.db.Audit(e.ctx, store.AuditParams{Kind: store.AuditSchedule, Subject: "s"})
+		if err != nil {
+			e.Fatal(err)
+		}
+		var got []string
+		for _, a := range entries {
+			got = append(got, a.By+" "+string(a.Verb))
+		}
+		if d := cmp.Diff([]string{"dan forget", "cid resume", "ann pause"}, got); d != "" {
+			e.Fatalf("audit (-want +got):\n%s", d)
 		}
 	}},
 	{"of many that fire one occurrence at a time one does", func(e *env) {

@@ -208,7 +208,7 @@ func (s *Server) logStart() {
 	}
 	s.cfg.Logger.Info("serve.started",
 		"pid", os.Getpid(), "database", s.database.String(), "manifest", m.Path, "manifest_sha256", m.Digest,
-		"jobs", len(m.Jobs), "modules", len(m.Modules), "admin", s.Addr())
+		"jobs", len(m.Jobs), "schedules", len(m.Schedules), "modules", len(m.Modules), "admin", s.Addr())
 	if s.relay != nil {
 		s.cfg.Logger.Info("serve.relaying", "outbox", s.relay.database.String())
 	}

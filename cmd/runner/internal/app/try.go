@@ -58,7 +58,9 @@ func Try(ctx context.Context, p TryParams) (tried []Tried, err error) {
 	}
 	defer func() { _ = inner.Close() }()
 	s := newVirtualStore(inner, clock)
-	e, err := engine.New(engine.Config{Store: s, Deployment: loaded.Deployment(), CloseGuest: h.CloseGuest, Logger: p.Logger, Alone: true})
+	e, err := engine.New(engine.Config{
+		Store: s, Deployment: loaded.Deployment(), CloseGuest: h.CloseGuest, Logger: p.Logger, Alone: true, NoSchedules: true,
+	})
 	if err != nil {
 		loaded.Close(h.CloseGuest)
 		return nil, err

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// ScheduleStatus is a schedule as it is declared, and what is known of it.
+type ScheduleStatus struct {
+	Name     string
+	Declared *manifest.Schedule // nil: the client's manifest has none of that name
+	Row      store.Schedule     // Name is "" if no process has led it, and nobody paused it
+	// Next is the first occurrence that has not been dealt with; it may be past.
+	// Zero if it is not declared.
+	Next time.Time
+}
+
+// Prepare checks requests and turns them into what a store inserts; see
+// queue.Queue.Prepare. It makes a client the queue of a schedule.Config.
+func (c *Client) Prepare(requests []Request) ([]store.EnqueueParams, error) {
+	return c.queue.Prepare(requests)
+}
+
+// Schedules answers the schedules of the client's manifest, and those of which
+// only the database knows, by name; and the store's time.
+func (c *Client) Schedules(ctx context.Context) ([]ScheduleStatus, time.Time, error) {
+	now, err := c.store.Now(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	rows, err := c.store.ListSchedules(ctx)
+	if err != nil {
+		return nil, now, err
+	}
+	declared := c.queue.Manifest().Schedules
+	var out []ScheduleStatus
+	known := map[string]bool{}
+	for _, row := range rows {
+		known[row.Name] = true
+		s := ScheduleStatus{Name: row.Name, Row: row, Declared: declared[row.Name]}
+		if s.Declared != nil {
+			from := row.Watermark
+			if row.Spec != s.Declared.Definition() {
+				from = now // it will begin anew
+			}
+			s.Next = s.Declared.Next(from)
+		}
+		out = append(out, s)
+	}
+	for name, d := range declared {
+		if !known[name] {
+			out = append(out, ScheduleStatus{Name: name, Declared: d, Next: d.Next(now)})
+		}
+	}
+	slices.SortFunc(out, func(a, b ScheduleStatus) int { return cmp.Compare(a.Name, b.Name) })
+	return out, now, nil
+}
+
+// RunScheduleParams runs a schedule by hand.
+type RunScheduleParams struct {
+	Name string
+	// Occurrence is what its inputs say of the occurrence; zero is the store's now.
+	Occurrence time.Time
+	By         string // who asked
+}
+
+// RunSchedule enqueues what an occurrence of a schedule would, at once. It is no
+// occurrence: the runs have the keys that their jobs give them, so that a live
+// run stands for one of the same key, and neither a pause nor a live run of an
+// occurrence is in the way. Results are in the order of the declaration.
+// Errors: X_SCHEDULE_NOT_FOUND; as EnqueueMany.
+func (c *Client) RunSchedule(ctx context.Context, p RunScheduleParams) ([]Result, error) {
+	d := c.queue.Manifest().Schedules[p.Name]
+	if d == nil {
+		return nil, undeclared(p.Name)
+	}
+	at := p.Occurrence
+	if at.IsZero() {
+		now, err := c.store.Now(ctx)
+		if err != nil {
+			return nil, err
+		}
+		at = now
+	}
+	requests := make([]Request, len(d.Enqueue))
+	for i := range d.Enqueue {
+		e := &d.Enqueue[i]
+		requests[i] = Request{Job: e.Job, Input: e.InputAt(at.In(d.Zone)), EnqueuedBy: p.By}
+	}
+	return c.queue.EnqueueMany(ctx, requests)
+}
+
+// PauseSchedule has a schedule fire nothing until it is resumed, over deploys and
+// restarts. Errors: X_SCHEDULE_NOT_FOUND for one that neither the manifest nor
+// the database knows.
+func (c *Client) PauseSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	if c.queue.Manifest().Schedules[p.Name] == nil {
+		rows, err := c.store.ListSchedules(ctx)
+		if err != nil {
+			return store.Schedule{}, err
+		}
+		if !slices.ContainsFunc(rows, func(s store.Schedule) bool { return s.Name == p.Name }) {
+			return store.Schedule{}, undeclared(p.Name)
+		}
+	}
+	return c.store.PauseSchedule(ctx, p)
+}
+
+// ResumeSchedule ends a pause; what was missed meanwhile is the catch-up policy's.
+// Errors: X_SCHEDULE_NOT_FOUND for one that was never paused, nor led.
+func (c *Client) ResumeSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	return c.store.ResumeSchedule(ctx, p)
+}
+
+// ForgetSchedule deletes what is known of a schedule that nothing declares any
+// more. Errors: X_SCHEDULE_NOT_FOUND, X_SCHEDULE_LED.
+func (c *Client) ForgetSchedule(ctx context.Context, p store.ScheduleParams) error {
+	return c.store.ForgetSchedule(ctx, p)
+}
+
+func undeclared(name string) error {
+	return &abi.Error{
+		Code:    job.CodeScheduleNotFound,
+		Message: fmt.Sprintf("no schedule is named %q", name),
+		Fix:     "see `runner schedules ls`, or declare it under [schedules] in jobs.toml",
+	}
+}

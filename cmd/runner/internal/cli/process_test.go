@@ -29,6 +29,7 @@ import (
 //	count N REGEXP FILE         FILE has exactly N lines that match
 //	each FILE REGEXP CMD ARG…   runs CMD ARG… with the group of each match in FILE; it must exit 0
 //	expand FILE…                replaces $VARIABLES in the files
+//	rewind NAME DURATION        makes a schedule that much later; see cmdRewind
 //	postgres …                  a server of the script's own; see cmdPostgres
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	return map[string]func(*testscript.TestScript, bool, []string){
@@ -45,6 +46,7 @@ func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args
 		"gate":         cmdGate,
 		"unprivileged": cmdUnprivileged,
 		"postgres":     cmdPostgres,
+		"rewind":       cmdRewind,
 	}
 }
 

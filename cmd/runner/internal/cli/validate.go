@@ -95,7 +95,7 @@ func (e *env) printValid(file string, l *app.Loaded, format string) error {
 	if format == "json" {
 		return printJSON(e.Stdout, map[string]any{
 			"file": file, "sha256": l.Manifest.Digest, "problems": []manifest.Problem{},
-			"jobs": slices.Sorted(maps.Keys(l.Manifest.Jobs)), "modules": modules,
+			"jobs": slices.Sorted(maps.Keys(l.Manifest.Jobs)), "modules": modules, "schedules": slices.Sorted(maps.Keys(l.Manifest.Schedules)),
 		})
 	}
 	if format == "github" {
@@ -106,7 +106,11 @@ func (e *env) printValid(file string, l *app.Loaded, format string) error {
 		t.row(m.Name, m.SHA256[:12], size(m.Bytes), m.SDK, strings.Join(m.Handlers, " "))
 	}
 	t.print(e.Stdout, e.out, nil)
-	_, _ = fmt.Fprintf(e.Stdout, "%s: %s: %s, %s\n", cell(file), e.out.green("no problems"), count(len(l.Manifest.Jobs), "job"), count(len(modules), "module"))
+	what := count(len(l.Manifest.Jobs), "job") + ", " + count(len(modules), "module")
+	if n := len(l.Manifest.Schedules); n > 0 {
+		what += ", " + count(n, "schedule")
+	}
+	_, _ = fmt.Fprintf(e.Stdout, "%s: %s: %s\n", cell(file), e.out.green("no problems"), what)
 	return nil
 }
 

@@ -26,6 +26,7 @@ type (
 // A bulk operation, and what it did.
 type (
 	BulkParams = queue.BulkParams
+	BulkVerb   = queue.Verb
 	BulkResult = queue.BulkResult
 )
 
@@ -35,6 +36,7 @@ const (
 	BulkRetry   = queue.Retry
 	BulkPromote = queue.Promote
 	BulkDelete  = queue.Delete
+	MaxBulk     = queue.MaxBulk
 )
 
 // WithActor names who is behind the operations that ctx goes to: cancels,

@@ -10,6 +10,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -69,7 +70,7 @@ type RunScheduleParams struct {
 	Name string
 	// Occurrence is what its inputs say of the occurrence; zero is the store's now.
 	Occurrence time.Time
-	By         string // who asked
+	EnqueuedBy string // recorded with the runs
 }
 
 // RunSchedule enqueues what an occurrence of a schedule would, at once. It is no
@@ -93,37 +94,37 @@ func (c *Client) RunSchedule(ctx context.Context, p RunScheduleParams) ([]Result
 	requests := make([]Request, len(d.Enqueue))
 	for i := range d.Enqueue {
 		e := &d.Enqueue[i]
-		requests[i] = Request{Job: e.Job, Input: e.InputAt(at.In(d.Zone)), EnqueuedBy: p.By}
+		requests[i] = Request{Job: e.Job, Input: e.InputAt(at.In(d.Zone)), EnqueuedBy: p.EnqueuedBy}
 	}
 	return c.queue.EnqueueMany(ctx, requests)
 }
 
 // PauseSchedule has a schedule fire nothing until it is resumed, over deploys and
-// restarts. Errors: X_SCHEDULE_NOT_FOUND for one that neither the manifest nor
-// the database knows.
-func (c *Client) PauseSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
-	if c.queue.Manifest().Schedules[p.Name] == nil {
+// restarts; see WithActor. Errors: X_SCHEDULE_NOT_FOUND for one that neither the
+// manifest nor the database knows.
+func (c *Client) PauseSchedule(ctx context.Context, name string) (store.Schedule, error) {
+	if c.queue.Manifest().Schedules[name] == nil {
 		rows, err := c.store.ListSchedules(ctx)
 		if err != nil {
 			return store.Schedule{}, err
 		}
-		if !slices.ContainsFunc(rows, func(s store.Schedule) bool { return s.Name == p.Name }) {
-			return store.Schedule{}, undeclared(p.Name)
+		if !slices.ContainsFunc(rows, func(s store.Schedule) bool { return s.Name == name }) {
+			return store.Schedule{}, undeclared(name)
 		}
 	}
-	return c.store.PauseSchedule(ctx, p)
+	return c.store.PauseSchedule(ctx, store.ScheduleParams{Name: name, By: queue.Actor(ctx)})
 }
 
 // ResumeSchedule ends a pause; what was missed meanwhile is the catch-up policy's.
 // Errors: X_SCHEDULE_NOT_FOUND for one that was never paused, nor led.
-func (c *Client) ResumeSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
-	return c.store.ResumeSchedule(ctx, p)
+func (c *Client) ResumeSchedule(ctx context.Context, name string) (store.Schedule, error) {
+	return c.store.ResumeSchedule(ctx, store.ScheduleParams{Name: name, By: queue.Actor(ctx)})
 }
 
 // ForgetSchedule deletes what is known of a schedule that nothing declares any
 // more. Errors: X_SCHEDULE_NOT_FOUND, X_SCHEDULE_LED.
-func (c *Client) ForgetSchedule(ctx context.Context, p store.ScheduleParams) error {
-	return c.store.ForgetSchedule(ctx, p)
+func (c *Client) ForgetSchedule(ctx context.Context, name string) error {
+	return c.store.ForgetSchedule(ctx, store.ScheduleParams{Name: name, By: queue.Actor(ctx)})
 }
 
 func undeclared(name string) error {

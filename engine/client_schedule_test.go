@@ -124,7 +124,7 @@ func TestSchedulesAreListedPausedRunAndForgotten(t *testing.T) {
 			return c
 		}
 		gone := other(map[string]string{"gone": "0 * * * *"})
-		if _, err := gone.PauseSchedule(t.Context(), store.ScheduleParams{Name: "gone", By: "ann"}); err != nil {
+		if _, err := gone.PauseSchedule(engine.WithActor(t.Context(), "ann"), "gone"); err != nil {
 			t.Fatal(err)
 		}
 		c := other(map[string]string{"nightly": "0 3 * * *"})
@@ -140,26 +140,25 @@ func TestSchedulesAreListedPausedRunAndForgotten(t *testing.T) {
 		}
 
 		for _, name := range []string{"nothing", ""} {
-			p := store.ScheduleParams{Name: name}
-			_, err := c.PauseSchedule(t.Context(), p)
-			_, err2 := c.ResumeSchedule(t.Context(), p)
+			_, err := c.PauseSchedule(t.Context(), name)
+			_, err2 := c.ResumeSchedule(t.Context(), name)
 			_, err3 := c.RunSchedule(t.Context(), engine.RunScheduleParams{Name: name})
-			for _, err := range []error{err, err2, err3, c.ForgetSchedule(t.Context(), p)} {
+			for _, err := range []error{err, err2, err3, c.ForgetSchedule(t.Context(), name)} {
 				if abi.CodeOf(err) != job.CodeScheduleNotFound {
 					t.Errorf("%q: %v", name, err)
 				}
 			}
 		}
 		// What others declare can be paused, too.
-		if _, err := c.PauseSchedule(t.Context(), store.ScheduleParams{Name: "gone"}); err != nil {
+		if _, err := c.PauseSchedule(t.Context(), "gone"); err != nil {
 			t.Error(err)
 		}
-		if err := c.ForgetSchedule(t.Context(), store.ScheduleParams{Name: "gone"}); err != nil {
+		if err := c.ForgetSchedule(t.Context(), "gone"); err != nil {
 			t.Error(err)
 		}
 
 		// A run by hand has its job's own key, and says which day it is for.
-		first, err := c.RunSchedule(t.Context(), engine.RunScheduleParams{Name: "nightly", By: "cli"})
+		first, err := c.RunSchedule(t.Context(), engine.RunScheduleParams{Name: "nightly", EnqueuedBy: "cli"})
 		if err != nil || len(first) != 1 || first[0].Deduped {
 			t.Fatalf("%+v, %v", first, err)
 		}

@@ -36,7 +36,7 @@ func (q *Queue) Cancel(ctx context.Context, id, reason string) (job.Run, error) 
 	if err != nil {
 		return job.Run{}, err
 	}
-	return q.store.Cancel(ctx, store.CancelParams{ID: id, Reason: reason, Retention: q.Retention(r.Job), By: actor(ctx)})
+	return q.store.Cancel(ctx, store.CancelParams{ID: id, Reason: reason, Retention: q.Retention(r.Job), By: Actor(ctx)})
 }
 
 // Retry runs a finished run again, from its first step that has no record or
@@ -47,7 +47,7 @@ func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, erro
 		return job.Run{}, invalid("%d attempts cannot be made; at least 1 is", p.Attempts)
 	}
 	if p.By == "" {
-		p.By = actor(ctx)
+		p.By = Actor(ctx)
 	}
 	return q.store.Requeue(ctx, p)
 }
@@ -55,13 +55,13 @@ func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, erro
 // Promote makes a delayed run due now. Errors: X_JOB_NOT_FOUND,
 // X_JOB_NOT_PROMOTABLE.
 func (q *Queue) Promote(ctx context.Context, id string) (job.Run, error) {
-	return q.store.Promote(ctx, store.PromoteParams{ID: id, By: actor(ctx)})
+	return q.store.Promote(ctx, store.PromoteParams{ID: id, By: Actor(ctx)})
 }
 
 // Delete removes a run that is not running, with its history, and answers what
 // it was. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REMOVABLE.
 func (q *Queue) Delete(ctx context.Context, id string) (job.Run, error) {
-	return q.store.Delete(ctx, store.DeleteParams{ID: id, By: actor(ctx)})
+	return q.store.Delete(ctx, store.DeleteParams{ID: id, By: Actor(ctx)})
 }
 
 // Audit is who did what, newest first. Errors: X_JOB_PAGE_INVALID.
@@ -82,7 +82,8 @@ func WithActor(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, actorKey{}, name)
 }
 
-func actor(ctx context.Context) string {
+// Actor is who WithActor named, or "".
+func Actor(ctx context.Context) string {
 	name, _ := ctx.Value(actorKey{}).(string)
 	return name
 }

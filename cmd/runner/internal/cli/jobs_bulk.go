@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/user"
 
 	"github.com/spf13/cobra"
 
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
-	"github.com/jobrunner/runner/engine/queue"
 )
 
 // act is a command that does one thing to runs: those that its arguments name,
@@ -27,11 +25,11 @@ type act struct {
 }
 
 // actFlags adds the flags that all such commands share.
-func (e *env) actFlags(cmd *cobra.Command, verb queue.Verb) *act {
+func (e *env) actFlags(cmd *cobra.Command, verb engine.BulkVerb) *act {
 	a := &act{env: e, cmd: cmd, target: e.targetFlags(cmd), filter: e.filterFlags(cmd), bulk: engine.BulkParams{Verb: verb}}
 	e.jsonFlag(cmd)
 	flags := cmd.Flags()
-	flags.IntVar(&a.bulk.Limit, "limit", queue.MaxBulk, "with a filter: runs to act on, oldest first")
+	flags.IntVar(&a.bulk.Limit, "limit", engine.MaxBulk, "with a filter: runs to act on, oldest first")
 	flags.BoolVar(&a.bulk.DryRun, "dry-run", false, "with a filter: print the runs it is about and act on none")
 	flags.StringVar(&a.by, "by", "", "who does it, for the audit (default: the name of the user)")
 	cmd.ValidArgsFunction = e.completeRuns
@@ -51,7 +49,7 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 	case !bulk && (a.bulk.DryRun || cmd.Flags().Changed("limit")):
 		return usagef("leave it out, or name runs by a filter", "--limit and --dry-run are for runs that a filter names")
 	}
-	return a.env.withStore(engine.WithActor(ctx, a.actor()), a.target, func(ctx context.Context, o opened) error {
+	return a.env.withStore(engine.WithActor(ctx, actorOr(a.by)), a.target, func(ctx context.Context, o opened) error {
 		if bulk {
 			return a.many(ctx, o)
 		}
@@ -70,16 +68,6 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 		}
 		return nil
 	})
-}
-
-func (a *act) actor() string {
-	if a.by != "" {
-		return a.by
-	}
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return "cli"
 }
 
 // bulkView is what a bulk operation did, as JSON.
@@ -125,7 +113,7 @@ func (a *act) print(res engine.BulkResult) error {
 	}
 	if res.Remaining > 0 {
 		atLeast := ""
-		if res.Remaining == queue.MaxBulk {
+		if res.Remaining == engine.MaxBulk {
 			atLeast = "at least "
 		}
 		_, _ = fmt.Fprintf(e.Stderr, "remaining: %s%d; the same command goes on\n", atLeast, res.Remaining)

@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobrunner/runner/engine"
-	"github.com/jobrunner/runner/engine/store"
 )
 
 func newSchedulesRun(e *env) *cobra.Command {
@@ -32,7 +31,7 @@ default is now.`,
 	e.jsonFlag(cmd)
 	cmd.Flags().StringVar(&at, "occurrence", "", "what {occurrence} means in the inputs, as in 2026-03-01T09:00:00Z (default now)")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		p := engine.RunScheduleParams{Name: args[0], By: "cli"}
+		p := engine.RunScheduleParams{Name: args[0], EnqueuedBy: "cli"}
 		var err error
 		if p.Occurrence, err = parseTime("occurrence", at); err != nil {
 			return err
@@ -64,7 +63,7 @@ default is now.`,
 }
 
 // actFunc is an operator's verb.
-type actFunc = func(ctx context.Context, c *engine.Client, p store.ScheduleParams) error
+type actFunc = func(ctx context.Context, c *engine.Client, name string) error
 
 func newSchedulesPause(e *env) *cobra.Command {
 	return e.scheduleVerb(&cobra.Command{
@@ -75,8 +74,8 @@ A paused schedule keeps its place: what its catch-up policy says of missed occur
 applies when it is resumed. Runs that exist go on.`,
 		Example: `  runner schedules pause nightly-digest
   runner schedules pause nightly-digest --by ann`,
-	}, "is paused", func(ctx context.Context, c *engine.Client, p store.ScheduleParams) error {
-		_, err := c.PauseSchedule(ctx, p)
+	}, "is paused", func(ctx context.Context, c *engine.Client, name string) error {
+		_, err := c.PauseSchedule(ctx, name)
 		return err
 	})
 }
@@ -89,8 +88,8 @@ func newSchedulesResume(e *env) *cobra.Command {
 while one was paused, catch_up in the manifest says which are made up for: the last with
 "skip", the first with "run-once", each with "run-all".`,
 		Example: `  runner schedules resume nightly-digest`,
-	}, "is not paused any more", func(ctx context.Context, c *engine.Client, p store.ScheduleParams) error {
-		_, err := c.ResumeSchedule(ctx, p)
+	}, "is not paused any more", func(ctx context.Context, c *engine.Client, name string) error {
+		_, err := c.ResumeSchedule(ctx, name)
 		return err
 	})
 }
@@ -103,8 +102,8 @@ func newSchedulesRm(e *env) *cobra.Command {
 they had come, and whether they were paused. One that is declared again then begins anew,
 with the first occurrence after that. One that a process still fires is refused.`,
 		Example: `  runner schedules rm old-digest`,
-	}, "is forgotten", func(ctx context.Context, c *engine.Client, p store.ScheduleParams) error {
-		return c.ForgetSchedule(ctx, p)
+	}, "is forgotten", func(ctx context.Context, c *engine.Client, name string) error {
+		return c.ForgetSchedule(ctx, name)
 	})
 }
 
@@ -117,9 +116,9 @@ func (e *env) scheduleVerb(cmd *cobra.Command, done string, act actFunc) *cobra.
 	e.jsonFlag(cmd)
 	cmd.Flags().StringVar(&by, "by", "", "who does it, for the audit (default the user of this process)")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
+		return e.withStore(engine.WithActor(ctx, actorOr(by)), t, func(ctx context.Context, o opened) error {
 			for _, name := range args {
-				if err := act(ctx, o.client, store.ScheduleParams{Name: name, By: actorOr(by)}); err != nil {
+				if err := act(ctx, o.client, name); err != nil {
 					return err
 				}
 				if !e.json {

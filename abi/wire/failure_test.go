@@ -127,3 +127,11 @@ func FuzzDecodeFailure(f *testing.F) {
 		}
 	})
 }
+
+func TestAWaitThatIsKeptIsOneThatCanBe(t *testing.T) {
+	for in, want := range map[time.Duration]time.Duration{-time.Second: 0, time.Hour: time.Hour, abi.MaxSleep + 1: abi.MaxSleep} {
+		if got := ClipFailure(abi.Failure{Message: "m", RetryAfter: in}).RetryAfter; got != want {
+			t.Errorf("%v becomes %v, want %v", in, got, want)
+		}
+	}
+}

@@ -134,3 +134,15 @@ func FuzzRedactedJSONIsJSONWithoutTheSecret(f *testing.F) {
 		walk(v)
 	})
 }
+
+// What is too short to be told from ordinary words stays.
+func TestAShortSecretIsNotLookedFor(t *testing.T) {
+	calls := &fakeCalls{}
+	g := begin(t, calls, fakeCaps{secrets: map[string]string{"PIN": "cat", "KEY": "first\nlong enough to tell"}})
+	g.call(abi.FuncSecret, g.args("PIN")...)
+	g.call(abi.FuncSecret, g.args("KEY")...)
+	g.call(abi.FuncLog, append([]uint64{1}, g.args("concatenate first, long enough to tell")...)...)
+	if want := "1 concatenate first, [redacted]"; len(calls.lines) != 1 || calls.lines[0] != want {
+		t.Errorf("logged %q, want %q", calls.lines, want)
+	}
+}

@@ -108,8 +108,6 @@ func checkTarget(u *url.URL) string {
 		return "it is not absolute"
 	case climbs(u.Path) || climbs(u.EscapedPath()):
 		return "its path goes up"
-	case strings.HasSuffix(u.Hostname(), "."):
-		return "its host ends in a dot"
 	}
 	if _, err := netip.ParseAddr(u.Hostname()); err != nil && !isName(strings.ToLower(u.Hostname())) {
 		return "its host is no name"

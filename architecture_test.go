@@ -50,7 +50,7 @@ var rooms = []room{
 	{"engine/store/storetest", []string{"engine/store", "engine/job"}, "the suite pins the promises and nothing above them"},
 	{"engine/store/postgres/pgtest", nil, "it starts a server for tests and knows no schema"},
 	{"engine/store/postgres/outbox", []string{"engine/store", "engine/job"}, "an application's database has an outbox without a queue, and its program links nothing of one"},
-	{"engine/store/*", []string{"engine/store", "engine/job"}, "a store holds statements, no policy: what it decided alone would differ between stores"},
+	{"engine/store/*", []string{"engine/store", "engine/job", "engine/internal/hub"}, "a store holds statements, no policy: what it decided alone would differ between stores"},
 	{"engine/queue", []string{"engine/store", "engine/job", "engine/manifest", "engine/retry", "engine/limit", "engine/metrics", "engine/internal/loop"}, "the one enqueue path knows no attempt"},
 	{"engine/event", []string{"engine/store", "engine/job"}, "matching events runs no attempt"},
 	{"engine/step", []string{"engine/store", "engine/job", "engine/queue", "engine/event", "engine/manifest", "engine/retry", "engine/metrics"}, "an attempt's memory does not know which worker runs it"},

@@ -201,16 +201,34 @@ func TestAnErrorThatNoRepeatMendsIsAnsweredAtOnce(t *testing.T) {
 func TestARefusalAfterALostAnswerLeavesTheOutcomeUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := &abi.Error{Code: job.CodeDatabaseFull}
+		gate := make(chan struct{})
 		tries := 0
-		b := doubler(func(context.Context, []int) ([]int, error) {
-			if tries++; tries == 1 {
+		b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+			switch tries++; tries {
+			case 1:
+				<-gate // two more gather meanwhile
+				return double(ctx, batch)
+			case 2:
 				return nil, store.ErrUnknown
 			}
 			return nil, full
 		})
-		_, err := b.do(t.Context(), 1)
-		if !errors.Is(err, full) || !errors.Is(err, store.ErrUnknown) {
-			t.Errorf("error is %v, want the refusal and the doubt", err)
+		b.submit(t.Context(), 1, func(_ int, err error) {
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		// What is found out of each alone leaves the doubt about both.
+		answers := make(chan error, 2)
+		for range 2 {
+			b.submit(t.Context(), 1, func(_ int, err error) { answers <- err })
+		}
+		close(gate)
+		for range 2 {
+			if err := <-answers; !errors.Is(err, full) || !errors.Is(err, store.ErrUnknown) {
+				t.Errorf("error is %v, want the refusal and the doubt", err)
+			}
 		}
 	})
 }

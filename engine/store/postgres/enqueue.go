@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -58,7 +59,7 @@ func (s *Store) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]sto
 
 // entered tells this process what a committed batch made due, now or later.
 func (s *Store) entered(b *entries) {
-	s.hub.post(b.queues(b.all()))
+	s.hub.Post(slices.Values(b.queues(b.all())))
 	for i := range b.results {
 		switch r, p := &b.results[i], &b.batch[i]; {
 		case r.Deduped:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -47,7 +48,7 @@ func newListener(s *Store, cfg *pgx.ConnConfig) *listener {
 
 // Wakes implements store.Notifier.
 func (s *Store) Wakes(wake func(queue string)) (stop func()) {
-	stop, first := s.hub.add(wake)
+	stop, first := s.hub.Listen(wake)
 	if first && s.listen != nil && s.listen.begun.CompareAndSwap(false, true) {
 		go s.listen.loop()
 	}
@@ -126,7 +127,7 @@ func (l *listener) session() error {
 			return err
 		}
 		if !l.proven.Swap(true) {
-			l.s.hub.post([]string{""}) // what came before was not heard
+			l.s.hub.Post(slices.Values([]string{""})) // what came before was not heard
 		}
 		if err := l.receive(c, proofEvery, nil); err != nil {
 			return err
@@ -171,7 +172,7 @@ func (l *listener) receive(c *pgx.Conn, d time.Duration, done func(payload strin
 		case done != nil && done(n.Payload):
 			return nil
 		case !strings.HasPrefix(n.Payload, probePrefix):
-			l.s.hub.post([]string{dec([]byte(n.Payload))})
+			l.s.hub.Post(slices.Values([]string{dec([]byte(n.Payload))}))
 			deadline = extend(deadline, d, done)
 		}
 	}

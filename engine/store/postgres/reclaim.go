@@ -72,7 +72,7 @@ func (s *Store) readied(runs []job.Run) {
 		s.claims.lower(r.Queue, r.Tenant, r.Priority, r.RunAt)
 		queues = append(queues, r.Queue)
 	}
-	s.hub.post(queues)
+	s.hub.Post(slices.Values(queues))
 }
 
 func (s *Store) reclaimIn(ctx context.Context, tx pgx.Tx, p store.ReclaimParams) (out store.ReclaimResult, err error) {

@@ -180,7 +180,7 @@ func (g *settling) landed() {
 	for _, r := range g.resting {
 		g.s.claims.rested(r)
 	}
-	g.s.hub.post(g.wake)
+	g.s.hub.Post(slices.Values(g.wake))
 }
 
 func (g *settling) calls() []call {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/hub"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -23,7 +24,7 @@ type Store struct {
 	pooled bool // a transaction pooler stands in between
 	text   []string
 	claims *claims
-	hub    *hub
+	hub    *hub.Hub
 	listen *listener // nil: wakes of other processes are left to polling
 	notes  *notifier
 	weeks  weekly
@@ -51,7 +52,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, target: target(pcfg), text: cfg.dialect().texts(), hub: newHub(), claims: newClaims(), bounds: store.DefaultStatsBounds()}
+	s := &Store{cfg: cfg, target: target(pcfg), text: cfg.dialect().texts(), hub: hub.New(), claims: newClaims(), bounds: store.DefaultStatsBounds()}
 	facts, err := s.look(ctx, pcfg.ConnConfig)
 	if err != nil {
 		return nil, s.translate(err, false)
@@ -204,7 +205,7 @@ func (s *Store) Close() error {
 		if s.listen != nil {
 			s.listen.close()
 		}
-		s.hub.close()
+		s.hub.Close()
 		s.pool.Close()
 	})
 	return nil

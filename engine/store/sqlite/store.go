@@ -3,10 +3,12 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/jobrunner/runner/engine/internal/hub"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -15,7 +17,7 @@ type Store struct {
 	cfg     Config
 	w       *writer
 	r       *readers // nil for a database in memory, whose reads are ops
-	hub     *hub
+	hub     *hub.Hub
 	closing chan struct{}
 	polling sync.WaitGroup
 	once    sync.Once
@@ -41,7 +43,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if !cfg.memory() {
 		cfg.place = &place{path: cfg.Path}
 	}
-	s := &Store{cfg: cfg, hub: newHub(), closing: make(chan struct{}), bounds: store.DefaultStatsBounds()}
+	s := &Store{cfg: cfg, hub: hub.New(), closing: make(chan struct{}), bounds: store.DefaultStatsBounds()}
 	c, err := openChecked(&s.cfg)
 	if err == nil && !cfg.memory() {
 		if err = cfg.place.note(); err != nil {
@@ -51,7 +53,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, s.cfg.translate(err)
 	}
-	s.w = startWriter(&s.cfg, c, func() (*conn, error) { return reopenWriter(s.cfg) }, s.hub.post)
+	s.w = startWriter(&s.cfg, c, func() (*conn, error) { return reopenWriter(s.cfg) }, func(queues map[string]struct{}) { s.hub.Post(maps.Keys(queues)) })
 	if !cfg.memory() {
 		s.r = newReaders(&s.cfg)
 	}
@@ -107,7 +109,7 @@ func (s *Store) Close() error {
 			s.r.close()
 		}
 		err = s.w.close()
-		s.hub.close()
+		s.hub.Close()
 	})
 	if errors.Is(err, sqlite3.BUSY) {
 		err = nil // the checkpoint at the end is left to whoever still has the file open

@@ -1,10 +1,15 @@
-package postgres
+// Package hub spreads the news of a commit within a process: which queues have
+// work. How such news comes from other processes is each store's own.
+package hub
 
-import "sync"
+import (
+	"iter"
+	"sync"
+)
 
-// hub calls wake funcs on a goroutine of its own, so that a commit never waits
+// Hub calls wake funcs on a goroutine of its own, so that a commit never waits
 // for a listener and a burst of commits becomes one call per queue.
-type hub struct {
+type Hub struct {
 	calling sync.Mutex // held while funcs are called; stop takes it to wait for them
 
 	mu      sync.Mutex
@@ -17,22 +22,23 @@ type hub struct {
 	closed  bool
 }
 
-func newHub() *hub {
-	return &hub{subs: map[int]func(string){}, pending: map[string]struct{}{}, kick: make(chan struct{}, 1), end: make(chan struct{})}
+// New returns a hub without listeners. Close it.
+func New() *Hub {
+	return &Hub{subs: map[int]func(string){}, pending: map[string]struct{}{}, kick: make(chan struct{}, 1), end: make(chan struct{})}
 }
 
-// post announces queues to whoever listens in this process, and returns at once.
-func (h *hub) post(queues []string) {
-	if len(queues) == 0 {
-		return
-	}
+// Post announces queues to whoever listens, and returns at once.
+func (h *Hub) Post(queues iter.Seq[string]) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.subs) == 0 || h.closed {
 		return
 	}
-	for _, q := range queues {
+	for q := range queues {
 		h.pending[q] = struct{}{}
+	}
+	if len(h.pending) == 0 {
+		return
 	}
 	select {
 	case h.kick <- struct{}{}:
@@ -40,8 +46,9 @@ func (h *hub) post(queues []string) {
 	}
 }
 
-// add subscribes wake. first says that nobody listened before.
-func (h *hub) add(wake func(string)) (stop func(), first bool) {
+// Listen subscribes wake, which must not block. first says that nobody listened
+// before. stop waits for a call under way, and must not be called from one.
+func (h *Hub) Listen(wake func(string)) (stop func(), first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -64,7 +71,7 @@ func (h *hub) add(wake func(string)) (stop func(), first bool) {
 	}, first
 }
 
-func (h *hub) loop() {
+func (h *Hub) loop() {
 	defer close(h.end)
 	for range h.kick {
 		h.calling.Lock()
@@ -89,7 +96,8 @@ func (h *hub) loop() {
 	}
 }
 
-func (h *hub) close() {
+// Close ends all subscriptions and waits for a call under way.
+func (h *Hub) Close() {
 	h.mu.Lock()
 	started := h.started && !h.closed
 	h.closed = true

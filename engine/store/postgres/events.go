@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -142,7 +143,7 @@ func (s *Store) woke(rs []resting) {
 	for _, r := range rs {
 		s.claims.rested(r)
 	}
-	s.hub.post(queuesOfResting(rs))
+	s.hub.Post(slices.Values(queuesOfResting(rs)))
 }
 
 // waits are records of waits, in the arrays that their statements take.

@@ -28,11 +28,7 @@ type (
 	BulkParams = queue.BulkParams
 	BulkVerb   = queue.Verb
 	BulkResult = queue.BulkResult
-	BulkVerb   = queue.Verb
 )
-
-// MaxBulk bounds the runs of one bulk operation.
-const MaxBulk = queue.MaxBulk
 
 // Verbs of bulk operations.
 const (

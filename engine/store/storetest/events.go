@@ -236,7 +236,7 @@ var eventTests = []test{
 		e.publish(store.EventParams{Topic: "due", Key: "b"})
 		want("any", "a", "other")
 	}},
-	// (P12, V2)
+	// (P12)
 	{"an event from before the first wait does not count", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		e.publish(store.EventParams{})
@@ -293,7 +293,7 @@ var eventTests = []test{
 			e.Errorf("%d records", n)
 		}
 	}},
-	// (P13, TC53)
+	// (P13)
 	{"a time that passed is final", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		e.park(r, waitFor("answer", 10*time.Second, now))

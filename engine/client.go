@@ -70,17 +70,23 @@ type clientStore interface {
 type ClientConfig struct {
 	Store    store.Store
 	Manifest *manifest.Manifest
-	Logger   *slog.Logger // default discards
+	// Current, when not nil, answers the manifest of each enqueue in place of
+	// Manifest, for a program that loads it again. Any goroutine may call it.
+	Current func() *manifest.Manifest
+	Logger  *slog.Logger // default discards
 }
 
 // NewClient returns a client that runs nothing.
 func NewClient(cfg ClientConfig) (*Client, error) {
-	if cfg.Store == nil || cfg.Manifest == nil {
+	if cfg.Store == nil || cfg.Manifest == nil && cfg.Current == nil {
 		return nil, &abi.Error{Code: job.CodeInvalid, Message: "a client needs a store and a manifest"}
+	}
+	if cfg.Current == nil {
+		cfg.Current = func() *manifest.Manifest { return cfg.Manifest }
 	}
 	return newClient(cfg.Store, queue.New(queue.Config{
 		Store:    cfg.Store,
-		Manifest: func() *manifest.Manifest { return cfg.Manifest },
+		Manifest: cfg.Current,
 		Logger:   cfg.Logger,
 	})), nil
 }

@@ -32,10 +32,16 @@ func readRegular(stat func(string) (fs.FileInfo, error), open func(string) (*os.
 		return nil, fileProblem(err)
 	}
 	if int64(len(data)) > most {
-		return nil, fmt.Errorf("is bigger than %s", FormatSize(uint64(most)))
+		return nil, fmt.Errorf("%w than %s", errTooBig, FormatSize(uint64(most)))
 	}
 	return data, nil
 }
+
+// Problems of a file that call for something else than another name of it.
+var (
+	errTooBig    = errors.New("is bigger")
+	errForbidden = errors.New("may not be read")
+)
 
 // escapes is the problem of a name that a link leads out of an *os.Root with.
 const escapes = "leads out of the manifest's folder"
@@ -47,7 +53,7 @@ func fileProblem(err error) error {
 		return errors.New("does not exist")
 	}
 	if errors.Is(err, fs.ErrPermission) {
-		return errors.New("may not be read")
+		return errForbidden
 	}
 	var pe *fs.PathError
 	if errors.As(err, &pe) {

@@ -29,6 +29,9 @@ func TestUnreadableFiles(t *testing.T) {
 			t.Errorf("%q: %v, want %q", path, report, want)
 		}
 	}
+	if _, report := Load(big); report.Problems[0].Fix != tooBigFix {
+		t.Errorf("what to do about a big file: %s", report.Problems[0].Fix)
+	}
 	if _, report := Parse("jobs.toml", bytes.Repeat([]byte("#\n"), maxBytes)); report == nil || report.Problems[0].Message != "the manifest is bigger than 1MiB" {
 		t.Errorf("%v", report)
 	}

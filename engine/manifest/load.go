@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -50,11 +51,19 @@ func Parse(path string, data []byte) (*Manifest, *Report) {
 }
 
 func fileReport(path string, err error) *Report {
+	fix := "name it with -f, or run this where jobs.toml is"
+	switch {
+	case errors.Is(err, errTooBig):
+		fix = tooBigFix
+	case errors.Is(err, errForbidden):
+		fix = "give this user the right to read it"
+	}
 	return &Report{File: path, Problems: []Problem{{
-		File: path, Code: CodeFile, Message: "the manifest " + err.Error(),
-		Fix: "name it with -f, or run this where jobs.toml is",
+		File: path, Code: CodeFile, Message: "the manifest " + err.Error(), Fix: fix,
 	}}}
 }
+
+const tooBigFix = "name the manifest with -f, if this is another file; otherwise give some of its jobs to processes with a manifest of their own"
 
 // parse does all the work; root is nil when there is no folder to read from.
 func parse(path string, data []byte, root *os.Root) (*Manifest, *Report) {
@@ -74,7 +83,7 @@ func (c *checker) manifest(path string, data []byte, root *os.Root) *Manifest {
 		c.add(0, CodeFile, "", "the manifest's folder "+fileProblem(err).Error(), "")
 		return nil
 	case len(data) > maxBytes:
-		c.add(0, CodeFile, "", "the manifest is bigger than "+FormatSize(maxBytes), "")
+		c.add(0, CodeFile, "", "the manifest is bigger than "+FormatSize(maxBytes), tooBigFix)
 		return nil
 	case bytes.HasPrefix(data, []byte("\uFEFF")):
 		c.add(0, CodeFile, "", "the manifest starts with a byte order mark", "save it as UTF-8 without one")

@@ -16,6 +16,12 @@ const (
 	DefaultWorkers  = 100
 )
 
+// MinDrain and MaxDrain bound [runner] drain, and whatever overrides it.
+const (
+	MinDrain = time.Second
+	MaxDrain = time.Hour
+)
+
 // runner reads [runner]. It is optional, and so is every key of it.
 func (l *loader) runner(top *table) {
 	t := top.table("runner", "{ }")
@@ -38,7 +44,7 @@ func (l *loader) runner(top *table) {
 	// Below a few seconds a slow disk or a long pause of the process looks like
 	// a dead worker, and its runs start a second time.
 	r.Lease = t.duration("lease", DefaultLease, 2*time.Second, time.Hour)
-	r.Drain = t.duration("drain", DefaultDrain, time.Second, time.Hour)
+	r.Drain = t.duration("drain", DefaultDrain, MinDrain, MaxDrain)
 	r.CPUSlots = t.count("cpu_slots", 0, 1, 1024, "one for each CPU")
 	t.close()
 }

@@ -152,7 +152,7 @@ func (b *builder) header(ks []key, list bool) {
 	table := newTable(last.at)
 	table.header = true
 	b.current, b.path = table, ""
-	if b.tooLong("", ks) {
+	if b.tooLong(ks[0].at, "", ks) {
 		return
 	}
 	b.path = dotted("", ks)
@@ -201,7 +201,7 @@ func (b *builder) descend(n *node, path string, ks []key, headers bool) (*node, 
 
 func (b *builder) keyValue(into *node, path string, n *unstable.Node) {
 	ks := b.keys(n.Key())
-	if b.tooLong(path, ks) {
+	if b.tooLong(ks[0].at, path, ks) {
 		return
 	}
 	last := ks[len(ks)-1]
@@ -240,7 +240,7 @@ func (b *builder) value(n *unstable.Node, path string, at int) *node {
 		v.kind, v.closed = kindList, true
 		for it := n.Children(); it.Next(); {
 			item := indexed(path, len(v.items))
-			if b.tooLong(item, nil) {
+			if b.tooLong(at, item, nil) {
 				break
 			}
 			v.items = append(v.items, b.value(it.Node(), item, at))
@@ -283,17 +283,13 @@ func plainNumber(s string) bool {
 // tooLong refuses a key whose full name is longer than maxPath, which bounds
 // how deep a file nests as well: every key in it costs its whole path here and
 // there, and half a megabyte of "a.a.a." would cost gigabytes.
-func (b *builder) tooLong(path string, ks []key) bool {
+func (b *builder) tooLong(at int, path string, ks []key) bool {
 	n := len(path)
 	for _, k := range ks {
 		n += 1 + len(k.name)
 	}
 	if n <= maxPath {
 		return false
-	}
-	at := 0
-	if len(ks) > 0 {
-		at = ks[0].at
 	}
 	if !b.long {
 		b.long = true // once: the rest of the file may be made of them

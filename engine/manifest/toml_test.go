@@ -115,3 +115,18 @@ func TestPlacesCountLinesAndCharacters(t *testing.T) {
 		}
 	}
 }
+
+func TestAValueThatNestsTooDeepIsRefusedWhereItStands(t *testing.T) {
+	deep := strings.Repeat("[", 400) + "1" + strings.Repeat("]", 400)
+	for text, line := range map[string]int{
+		"\n\nx = " + deep:                            3,
+		"\n[a]\n\nx = [\n1,\n" + deep + "]":         4,
+		"\nx." + strings.Repeat("a.", 600) + "a = 1": 2,
+		"\n\n\n[" + strings.Repeat("a.", 600) + "a]": 4,
+	} {
+		_, report := Parse("jobs.toml", []byte(text))
+		if report == nil || report.Problems[0].Code != CodeName || report.Problems[0].Line != line {
+			t.Errorf("%.20q: %v, want it in line %d", text, report, line)
+		}
+	}
+}

@@ -92,7 +92,10 @@ func adminHandler(p adminParams) http.Handler {
 		}
 		answer(w, http.StatusOK, map[string]any{"status": "ready"})
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Gather, promhttp.HandlerOpts{ErrorLog: slog.NewLogLogger(p.Logger.Handler(), slog.LevelWarn)}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Gather, promhttp.HandlerOpts{
+		ErrorLog:      slog.NewLogLogger(p.Logger.Handler(), slog.LevelWarn),
+		ErrorHandling: promhttp.ContinueOnError, // what cannot be had is for the log, not for whoever asks
+	}))
 	return mux
 }
 

@@ -32,10 +32,13 @@ type Loader func(ctx context.Context, m manifest.Module, wasm []byte) (abi.Guest
 // LoadParams are what Load starts from.
 type LoadParams struct {
 	Path   string // of the manifest
-	Loader Loader
+	Loader Loader // nil loads no module: for a process that only enqueues
 	Close  func(abi.Guest) // of guests loaded in vain; nil does nothing
 	Before *Loaded         // its guests are used again where nothing changed; may be nil
 	Keep   bool            // keep a copy of each module in the data folder
+	// Later, when not nil, says which modules are loaded when an attempt first
+	// needs them. What is wrong with one fails that attempt instead of the Load.
+	Later func(module string) bool
 	// Partly accepts a manifest that asks for what this build does not enforce.
 	// Whoever works a queue that others rely on must not.
 	Partly bool
@@ -65,8 +68,10 @@ func Load(ctx context.Context, p LoadParams) (*Loaded, error) {
 	if !p.Partly {
 		l.problems = append(l.problems, m.Unenforced()...)
 	}
-	l.modules(ctx)
-	l.handlers()
+	if p.Loader != nil {
+		l.modules(ctx)
+		l.handlers()
+	}
 	if err := ctx.Err(); err != nil {
 		l.discard()
 		return nil, context.Cause(ctx)
@@ -130,19 +135,25 @@ func (l *loading) module(ctx context.Context, name string) {
 	if ctx.Err() != nil {
 		return
 	}
-	wasm, err := host.ReadModule(decl.Path)
-	if err != nil {
-		l.unread(name, err)
+	if l.p.Later != nil && l.p.Later(name) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		g := &laterGuest{m: l.m, decl: decl, load: l.p.Loader}
+		l.out.Guests[name], l.out.fresh = g, append(l.out.fresh, g)
 		return
 	}
-	digest := digestOf(wasm)
-	if decl.SHA256 != "" && decl.SHA256 != digest {
-		l.problem(CodeModulePin, fmt.Sprintf("module %q: %s is not the file that sha256 pins; its digest is %s", name, decl.Path, digest),
-			"put the pinned file back, or, if the change is meant, pin "+digest, "modules", name, "sha256")
+	wasm, digest, bad := readPinned(decl)
+	if bad != nil {
+		key := "path"
+		if bad.Code == CodeModulePin {
+			key = "sha256"
+		}
+		l.problem(bad.Code, bad.Message, bad.Fix, "modules", name, key)
 		return
 	}
 	guest := l.again(name, digest)
 	if guest == nil {
+		var err error
 		if guest, err = l.p.Loader(ctx, decl, wasm); err != nil {
 			if ctx.Err() == nil {
 				l.refused(name, decl.Path, err)
@@ -165,6 +176,30 @@ func (l *loading) module(ctx context.Context, name string) {
 	l.out.Guests[name], l.out.Sizes[name] = guest, len(wasm)
 }
 
+// readPinned reads the module that decl declares and answers its digest.
+// Errors: those of host.ReadModule, X_MODULE_PIN_MISMATCH.
+func readPinned(decl manifest.Module) (wasm []byte, digest string, bad *abi.Error) {
+	wasm, err := host.ReadModule(decl.Path)
+	if err != nil {
+		bad = &abi.Error{Code: CodeModuleUnreadable, Message: err.Error()}
+		var coded *abi.Error
+		if errors.As(err, &coded) {
+			*bad = *coded
+		}
+		bad.Message = fmt.Sprintf("module %q: %s", decl.Name, bad.Message)
+		return nil, "", bad
+	}
+	digest = digestOf(wasm)
+	if decl.SHA256 != "" && decl.SHA256 != digest {
+		return nil, "", &abi.Error{
+			Code:    CodeModulePin,
+			Message: fmt.Sprintf("module %q: %s is not the file that sha256 pins; its digest is %s", decl.Name, decl.Path, digest),
+			Fix:     "put the pinned file back, or, if the change is meant, pin " + digest,
+		}
+	}
+	return wasm, digest, nil
+}
+
 // modulesDir is where copies of m's modules are kept.
 func modulesDir(m *manifest.Manifest) string { return filepath.Join(m.Runner.DataDir, "modules") }
 
@@ -182,27 +217,24 @@ func (l *loading) again(name, digest string) abi.Guest {
 	return g
 }
 
-// unread is a problem with the file of a module, which err names.
-func (l *loading) unread(name string, err error) {
-	code, message, fix := CodeModuleUnreadable, err.Error(), ""
-	var coded *abi.Error
-	if errors.As(err, &coded) {
-		code, message, fix = coded.Code, coded.Message, coded.Fix
-	}
-	l.problem(code, fmt.Sprintf("module %q: %s", name, message), fix, "modules", name, "path")
-}
-
 // refused turns what a host says of a module into problems, one for each that
 // it names.
 func (l *loading) refused(name, path string, err error) {
 	for _, one := range flat(err) {
-		code, message, fix := CodeModuleRefused, one.Error(), ""
-		var coded *abi.Error
-		if errors.As(one, &coded) {
-			code, message, fix = coded.Code, coded.Message, coded.Fix
-		}
-		l.problem(code, fmt.Sprintf("module %q (%s): %s", name, path, message), fix, "modules", name, "path")
+		e := refusal(name, path, one)
+		l.problem(e.Code, e.Message, e.Fix, "modules", name, "path")
 	}
+}
+
+// refusal is one thing that a host says of a module.
+func refusal(name, path string, err error) *abi.Error {
+	e := &abi.Error{Code: CodeModuleRefused, Message: err.Error()}
+	var coded *abi.Error
+	if errors.As(err, &coded) {
+		e.Code, e.Message, e.Fix = coded.Code, coded.Message, coded.Fix
+	}
+	e.Message = fmt.Sprintf("module %q (%s): %s", name, path, e.Message)
+	return e
 }
 
 // flat is the errors that err joins, or err alone.
@@ -225,20 +257,26 @@ func (l *loading) handlers() {
 		if !ok {
 			continue // the module's own problem has been said
 		}
-		var known []string
-		for _, h := range guest.Describe().Handlers {
-			known = append(known, h.Name)
+		if bad := checkHandler(j, guest); bad != nil {
+			l.problem(bad.Code, bad.Message, bad.Fix, "jobs", name, "handler")
 		}
-		if slices.Contains(known, j.Handler) {
-			continue
-		}
-		fix := "register a handler of that name in the module and build it again"
-		if len(known) > 0 {
-			fix = "set handler to one of: " + strings.Join(known, ", ")
-		}
-		l.problem(CodeHandlerUnknown, fmt.Sprintf("job %q: module %q has no handler %q", name, j.Module, j.Handler), fix,
-			"jobs", name, "handler")
 	}
+}
+
+// checkHandler refuses a guest without the handler of j: X_HANDLER_UNKNOWN.
+func checkHandler(j *manifest.Job, guest abi.Guest) *abi.Error {
+	var known []string
+	for _, h := range guest.Describe().Handlers {
+		known = append(known, h.Name)
+	}
+	if slices.Contains(known, j.Handler) {
+		return nil
+	}
+	fix := "register a handler of that name in the module and build it again"
+	if len(known) > 0 {
+		fix = "set handler to one of: " + strings.Join(known, ", ")
+	}
+	return &abi.Error{Code: CodeHandlerUnknown, Message: fmt.Sprintf("job %q: module %q has no handler %q", j.Name, j.Module, j.Handler), Fix: fix}
 }
 
 // discard closes the guests that were loaded in vain.

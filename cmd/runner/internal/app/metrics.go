@@ -12,11 +12,14 @@ import (
 // registerProcess adds what the process and its host say of themselves to the
 // engine's metrics.
 func registerProcess(r prometheus.Registerer, h *Host) error {
-	for _, c := range []prometheus.Collector{
+	all := []prometheus.Collector{
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		hostCollector{h},
-	} {
+	}
+	if h != nil { // a process that works no runs has none
+		all = append(all, hostCollector{h})
+	}
+	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}

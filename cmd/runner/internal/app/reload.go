@@ -27,11 +27,14 @@ func (s *Server) Reload(ctx context.Context) bool {
 	if fixed := s.fixedChanges(next.Manifest); len(fixed) > 0 {
 		s.cfg.Logger.Warn("serve.reload-partial", "keys", fixed, "fix", "restart to apply these keys of [runner]; the rest is served")
 	}
-	if _, err := s.engine.Switch(next.Deployment()); err != nil {
-		next.Close(s.host.CloseGuest)
-		s.logRefused(err)
-		return false
+	if s.engine != nil {
+		if _, err := s.engine.Switch(next.Deployment()); err != nil {
+			next.Close(s.host.CloseGuest)
+			s.logRefused(err)
+			return false
+		}
 	}
+	s.current.Store(next.Manifest)
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(next.Guests)) {
 		if next.Guests[name] != s.loaded.Guests[name] {
@@ -41,7 +44,7 @@ func (s *Server) Reload(ctx context.Context) bool {
 	same := len(changed) == 0 && maps.Equal(next.stamps, s.loaded.stamps)
 	s.loaded, s.attempted = next, nil
 	if same {
-		s.cfg.Logger.Debug("serve.reload-unchanged")
+		s.cfg.Logger.Info("serve.reload-unchanged", "manifest_sha256", next.Manifest.Digest)
 		return false
 	}
 	s.cfg.Logger.Info("serve.reloaded", "manifest_sha256", next.Manifest.Digest, "changed_modules", changed, "jobs", len(next.Manifest.Jobs))

@@ -27,8 +27,11 @@ type ServerConfig struct {
 	// Database overrides the manifest's and the environment's; see FindDatabase.
 	Database string
 	Getenv   func(string) string
-	// Outbox is the database that an application stages runs in, to be published
-	// by this process too; "" is none.
+	// Roles are what the process does; nil is all of Roles. It relays only where
+	// Outbox names something to relay from.
+	Roles []Role
+	// Outbox is the database that an application stages runs in, for the role
+	// relay; "" is none.
 	Outbox string
 	// Listen is the admin address; "" serves none.
 	Listen string
@@ -43,13 +46,15 @@ type ServerConfig struct {
 type Server struct {
 	cfg      ServerConfig
 	database Database
-	unlock   func() error // of the embedded database; nil with one that is shared
-	host     *Host
+	unlock   func() error // of the embedded database's runs; nil with one that is shared, and without the role worker
+	host     *Host        // nil without the role worker, as is the engine
 	store    store.Store
 	engine   *engine.Engine
+	client   *engine.Client
 	admin    *admin
-	relay    *relay // nil without an outbox
+	relay    *relay // nil without the role relay, or without an outbox
 	draining atomic.Bool
+	current  atomic.Pointer[manifest.Manifest] // of a process that serves no modules
 
 	mu        sync.Mutex // one reload at a time; guards all below
 	loaded    *Loaded
@@ -66,6 +71,9 @@ type Server struct {
 func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Roles == nil {
+		cfg.Roles = Roles
 	}
 	s = &Server{cfg: cfg}
 	defer func() {
@@ -87,7 +95,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if err = s.database.checkFolder(); err != nil {
 		return s, err
 	}
-	if !s.database.Shared() {
+	if !s.database.Shared() && s.has(RoleWorker) {
 		if s.unlock, err = sqlite.LockServe(s.database.Path); err != nil {
 			return s, err
 		}
@@ -95,18 +103,21 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if s.store, err = OpenStore(ctx, StoreParams{Database: s.database, Create: true, Logger: cfg.Logger}); err != nil {
 		return s, err
 	}
-	if s.host, err = NewHost(ctx, HostParams{Getenv: cfg.Getenv, CacheDir: CacheDir(m), CPUSlots: m.Runner.CPUSlots, Logger: cfg.Logger}); err != nil {
-		return s, err
+	if s.has(RoleWorker) {
+		if s.host, err = NewHost(ctx, HostParams{Getenv: cfg.Getenv, CacheDir: CacheDir(m), CPUSlots: m.Runner.CPUSlots, Logger: cfg.Logger}); err != nil {
+			return s, err
+		}
 	}
 	if s.loaded, err = s.load(ctx, nil); err != nil {
 		return s, err
 	}
+	s.current.Store(s.loaded.Manifest)
 	registry := prometheus.NewRegistry()
-	if s.engine, err = s.newEngine(registry); err != nil {
+	if err = s.newEngine(registry); err != nil {
 		return s, err
 	}
-	if cfg.Outbox != "" {
-		if s.relay, err = openRelay(ctx, relayParams{URL: cfg.Outbox, Client: s.engine.Client(), Registry: registry, Logger: cfg.Logger}); err != nil {
+	if cfg.Outbox != "" && s.has(RoleRelay) {
+		if s.relay, err = openRelay(ctx, relayParams{URL: cfg.Outbox, Client: s.client, Registry: registry, Logger: cfg.Logger}); err != nil {
 			return s, err
 		}
 	}
@@ -118,8 +129,10 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 			return s, err
 		}
 	}
-	if err = s.engine.Start(ctx); err != nil {
-		return s, err
+	if s.engine != nil {
+		if err = s.engine.Start(ctx); err != nil {
+			return s, err
+		}
 	}
 	if s.relay != nil {
 		if err = s.relay.relay.Start(); err != nil {
@@ -130,16 +143,29 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	return s, nil
 }
 
+// has reports whether the process has a role.
+func (s *Server) has(r Role) bool { return slices.Contains(s.cfg.Roles, r) }
+
 func (s *Server) load(ctx context.Context, before *Loaded) (*Loaded, error) {
-	return Load(ctx, LoadParams{Path: s.cfg.Manifest, Loader: s.host.Load, Close: s.host.CloseGuest, Before: before, Keep: true})
+	p := LoadParams{Path: s.cfg.Manifest, Before: before}
+	if s.host != nil {
+		p.Loader, p.Close, p.Keep = s.host.Load, s.host.CloseGuest, true
+	}
+	return Load(ctx, p)
 }
 
-func (s *Server) newEngine(registry *prometheus.Registry) (*engine.Engine, error) {
+// newEngine makes the engine of a worker, and otherwise only a client, which
+// knows the manifest as it is now.
+func (s *Server) newEngine(registry *prometheus.Registry) (err error) {
+	if !s.has(RoleWorker) {
+		s.client, err = engine.NewClient(engine.ClientConfig{Store: s.store, Current: s.Manifest, Logger: s.cfg.Logger})
+		return err
+	}
 	var counted prometheus.Registerer // nil where nobody can look: gauges cost queries
 	if s.cfg.Listen != "" {
 		counted = registry
 	}
-	return engine.New(engine.Config{
+	s.engine, err = engine.New(engine.Config{
 		Store:      s.store,
 		Deployment: s.loaded.Deployment(),
 		Loader:     s.older,
@@ -149,6 +175,10 @@ func (s *Server) newEngine(registry *prometheus.Registry) (*engine.Engine, error
 		Drain:      s.cfg.Drain,
 		Alone:      s.unlock != nil, // the lock says so
 	})
+	if err == nil {
+		s.client = s.engine.Client()
+	}
+	return err
 }
 
 // older loads a module that runs are pinned to from the copies kept of it.
@@ -168,13 +198,13 @@ func (l *Loaded) Deployment() engine.Deployment {
 // Manifest is the current one.
 func (s *Server) Manifest() *manifest.Manifest {
 	if s.engine == nil {
-		return s.loaded.Manifest
+		return s.current.Load()
 	}
 	return s.engine.Deployment().Manifest
 }
 
 // Client enqueues and operates in this process.
-func (s *Server) Client() *engine.Client { return s.engine.Client() }
+func (s *Server) Client() *engine.Client { return s.client }
 
 // Addr is where the admin server listens; "" without one.
 func (s *Server) Addr() string {
@@ -195,7 +225,7 @@ func (s *Server) notReady(ctx context.Context) []string {
 	}
 	// Without a lease it claims nothing, although everything else may be well: it
 	// lost the one it had and has not registered anew, or it is only starting.
-	if !s.engine.Leased() && len(reasons) == 0 {
+	if s.engine != nil && !s.engine.Leased() && len(reasons) == 0 {
 		reasons = append(reasons, "the worker holds no lease")
 	}
 	return reasons
@@ -208,7 +238,7 @@ func (s *Server) logStart() {
 	}
 	s.cfg.Logger.Info("serve.started",
 		"pid", os.Getpid(), "database", s.database.String(), "manifest", m.Path, "manifest_sha256", m.Digest,
-		"jobs", len(m.Jobs), "schedules", len(m.Schedules), "modules", len(m.Modules), "admin", s.Addr())
+		"jobs", len(m.Jobs), "schedules", len(m.Schedules), "modules", len(s.loaded.Guests), "roles", s.cfg.Roles, "admin", s.Addr())
 	if s.relay != nil {
 		s.cfg.Logger.Info("serve.relaying", "outbox", s.relay.database.String())
 	}
@@ -222,7 +252,11 @@ func (s *Server) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		s.relay.relay.Quiesce() // at once; close waits for its batch
 	}
-	err := errors.Join(s.engine.Drain(ctx), s.close())
+	var err error
+	if s.engine != nil {
+		err = s.engine.Drain(ctx)
+	}
+	err = errors.Join(err, s.close())
 	if err == nil {
 		s.cfg.Logger.Info("serve.stopped")
 	}
@@ -233,6 +267,9 @@ func (s *Server) Drain(ctx context.Context) error {
 // closes nothing by itself.
 func (s *Server) Stop() error {
 	s.draining.Store(true)
+	if s.engine == nil {
+		return nil // a relay stops within its own patience
+	}
 	return s.engine.Stop()
 }
 
@@ -247,7 +284,7 @@ func (s *Server) close() error {
 	}
 	if s.engine != nil {
 		errs = append(errs, s.engine.Close())
-	} else if s.loaded != nil {
+	} else if s.loaded != nil && s.host != nil {
 		s.loaded.Close(s.host.CloseGuest)
 	}
 	if s.store != nil {

@@ -41,12 +41,20 @@ func Try(ctx context.Context, p TryParams) (tried []Tried, err error) {
 	if p.Logger == nil {
 		p.Logger = slog.New(slog.DiscardHandler)
 	}
-	h, err := tryHost(ctx, p)
+	m, report := manifest.Load(p.Manifest)
+	if report != nil {
+		return nil, report
+	}
+	h, err := tryHost(ctx, p, m)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = h.Close(context.WithoutCancel(ctx)) }()
-	loaded, err := Load(ctx, LoadParams{Path: p.Manifest, Loader: h.Load, Close: h.CloseGuest, Partly: true})
+	lp := LoadParams{Path: p.Manifest, Loader: h.Load, Close: h.CloseGuest, Partly: true}
+	// An author may have built nothing yet but the module of this job.
+	j := m.Jobs[p.Request.Job]
+	lp.Later = func(module string) bool { return j == nil || module != j.Module }
+	loaded, err := Load(ctx, lp)
 	if err != nil {
 		return nil, err
 	}
@@ -90,15 +98,12 @@ func Try(ctx context.Context, p TryParams) (tried []Tried, err error) {
 
 // tryHost is a host that keeps compiled modules where serve does, if that can be
 // written to: an author tries again and again.
-func tryHost(ctx context.Context, p TryParams) (*Host, error) {
-	hp := HostParams{Getenv: p.Getenv, Logger: p.Logger}
-	if m, _ := manifest.Load(p.Manifest); m != nil {
-		hp.CacheDir = CacheDir(m)
-		if h, err := NewHost(ctx, hp); err == nil {
-			return h, nil
-		}
-		hp.CacheDir = ""
+func tryHost(ctx context.Context, p TryParams, m *manifest.Manifest) (*Host, error) {
+	hp := HostParams{Getenv: p.Getenv, Logger: p.Logger, CacheDir: CacheDir(m)}
+	if h, err := NewHost(ctx, hp); err == nil {
+		return h, nil
 	}
+	hp.CacheDir = ""
 	return NewHost(ctx, hp)
 }
 

@@ -130,10 +130,19 @@ Without a database URL everything is kept, durably, in one SQLite file.`,
   runner jobs ls --state dead           what waits for a person`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			e.started = true
-			return cmd.Help()
-		},
+	}
+	var version bool
+	root.Flags().BoolVar(&version, "version", false, "print what this binary is made of, as runner version does")
+	root.Args = cobra.ArbitraryArgs // what is no command is refused below, as in a group
+	root.RunE = func(cmd *cobra.Command, args []string) error {
+		e.started = true
+		switch {
+		case len(args) > 0:
+			return noCommand(cmd, args[0])
+		case version:
+			return e.version()
+		}
+		return cmd.Help()
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		e.command = cmd.CommandPath()
@@ -160,13 +169,18 @@ func (e *env) group(cmd *cobra.Command, subcommands ...*cobra.Command) *cobra.Co
 		if len(args) == 0 {
 			return cmd.Help()
 		}
-		fix := "see " + cmd.CommandPath() + " --help"
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			fix = "did you mean " + strings.Join(near, " or ") + "?"
-		}
-		return usagef(fix, "%s has no command %q", cmd.CommandPath(), args[0])
+		return noCommand(cmd, args[0])
 	}
 	return cmd
+}
+
+func noCommand(cmd *cobra.Command, name string) error {
+	fix := "see " + cmd.CommandPath() + " --help"
+	cmd.SuggestionsMinimumDistance = 2 // typos, not only beginnings
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		fix = "did you mean " + strings.Join(near, " or ") + "?"
+	}
+	return usagef(fix, "%s has no command %q", cmd.CommandPath(), name)
 }
 
 const (

@@ -49,7 +49,7 @@ followed one after the other, and the exit code is 1 if any ended so.`,
 	}
 	t := e.targetFlags(cmd)
 	e.jsonFlag(cmd)
-	cmd.Flags().DurationVar(&timeout, "timeout", 0, "give up watching after this long; the run goes on")
+	durationVar(cmd.Flags(), &timeout, "timeout", 0, "give up watching after this long; the run goes on")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
 			var not []error

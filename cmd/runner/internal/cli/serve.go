@@ -15,6 +15,7 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
+	"github.com/jobrunner/runner/engine/manifest"
 )
 
 // serveFlags are the flags of serve.
@@ -54,6 +55,10 @@ and a started run goes on with that module unless its job says on_deploy = "late
 what the application stages there in its own transactions is published from here. It may
 be the queue's database, and several processes may share the work.
 
+--roles narrows what the process does: worker claims runs and works them off, relay
+publishes what is staged in the outbox. Without it a process does both. One that only
+relays loads no modules, and does not count as the process that serves a SQLite file.
+
 --listen serves /healthz (the process is alive), /readyz (it takes work: the database
 answers, it holds its lease and nothing is draining) and /metrics (Prometheus). Bind it
 where only operators reach it.`,
@@ -61,6 +66,7 @@ where only operators reach it.`,
   runner serve -f deploy/jobs.toml --database-url sqlite:/var/lib/runner/runner.db
   RUNNER_DATABASE_URL=postgres://runner@db.example.com/app runner serve
   runner serve --outbox-url postgres://relay@db.example.com/shop
+  runner serve --roles relay --outbox-url postgres://relay@db.example.com/shop
   runner serve --watch --log-format text --log-level debug
   runner serve --listen '' --drain 60s`,
 		Args:    cobra.NoArgs,
@@ -70,15 +76,19 @@ where only operators reach it.`,
 	fl := cmd.Flags()
 	fl.StringVar(&f.listen, "listen", "127.0.0.1:7070", "address of /healthz, /readyz and /metrics; empty for none")
 	fl.StringVar(&f.outbox, "outbox-url", "", "publish what an application stages in this Postgres database (default $"+app.EnvOutbox+", or none)")
-	fl.DurationVar(&f.drain, "drain", 0, "how long attempts may finish when told to stop (default the manifest's, 25s)")
+	durationVar(fl, &f.drain, "drain", 0, "how long attempts may finish when told to stop (default the manifest's, 25s)")
 	fl.BoolVar(&f.watch, "watch", false, "load manifest and modules again when their files change")
 	fl.StringVar(&f.logFormat, "log-format", "text", "text or json")
 	fl.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
-	fl.StringSliceVar(&f.roles, "roles", []string{"worker"}, "what this process does; only worker so far")
+	fl.StringSliceVar(&f.roles, "roles", nil, "what this process does: "+roleNames()+" (default all)")
+	e.complete(cmd, "roles", cobra.FixedCompletions(strings.Split(roleNames(), ", "), cobra.ShellCompDirectiveNoFileComp))
 	e.complete(cmd, "log-format", cobra.FixedCompletions([]string{"text", "json"}, cobra.ShellCompDirectiveNoFileComp))
 	e.complete(cmd, "log-level", cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		e.started, e.command = true, cmd.CommandPath()
+		e.started, e.command = true, cmd.CommandPath() // not e.run: signals mean other things here
+		if err := checkFlags(cmd); err != nil {
+			return err
+		}
 		return e.serve(cmd.Context(), t, f)
 	}
 	return cmd
@@ -89,14 +99,13 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 	if err != nil {
 		return err
 	}
-	if len(f.roles) != 1 || f.roles[0] != "worker" {
-		return usagef("leave --roles out, or write --roles worker", "--roles %s: this build has the role worker only", strings.Join(f.roles, ","))
+	if f.drain != 0 && (f.drain < manifest.MinDrain || f.drain > manifest.MaxDrain) {
+		return usagef("leave it out for the manifest's", "--drain must be from %s to %s; this is %s",
+			manifest.FormatDuration(manifest.MinDrain), manifest.FormatDuration(manifest.MaxDrain), manifest.FormatDuration(f.drain))
 	}
-	if f.drain < 0 {
-		return usagef("write a duration such as 25s", "--drain %v is negative", f.drain)
-	}
-	if f.outbox == "" {
-		f.outbox = e.Getenv(app.EnvOutbox)
+	roles, err := e.roles(&f)
+	if err != nil {
+		return err
 	}
 	app.SpareCollections(e.Getenv)
 	// Before anything is opened, so that no signal is lost to the default action.
@@ -115,7 +124,7 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 		var r result
 		r.err = safely(func() (err error) {
 			r.s, err = app.StartServer(starting, app.ServerConfig{
-				Manifest: t.file, Database: t.database, Outbox: f.outbox, Getenv: e.Getenv, Listen: f.listen, Drain: f.drain, Logger: logger,
+				Manifest: t.file, Database: t.database, Roles: roles, Outbox: f.outbox, Getenv: e.Getenv, Listen: f.listen, Drain: f.drain, Logger: logger,
 			})
 			return err
 		})
@@ -143,6 +152,37 @@ func (e *env) serve(ctx context.Context, t *target, f serveFlags) error {
 			cancel()
 		}
 	}
+}
+
+// roles are those that --roles names. It completes f's outbox, without which a
+// process that is told to relay would do nothing.
+func (e *env) roles(f *serveFlags) ([]app.Role, error) {
+	named := f.outbox != ""
+	if !named {
+		f.outbox = e.Getenv(app.EnvOutbox)
+	}
+	if f.roles == nil {
+		return app.Roles, nil
+	}
+	roles, err := app.ParseRoles(f.roles)
+	if err != nil {
+		return nil, usagef("name one or more of: "+roleNames(), "--roles: %v", err)
+	}
+	switch relays := slices.Contains(roles, app.RoleRelay); {
+	case relays && f.outbox == "":
+		return nil, usagef("name the application's database with --outbox-url or $"+app.EnvOutbox, "a process with the role relay needs an outbox")
+	case !relays && named:
+		return nil, usagef("add the role relay, or leave --outbox-url out", "--outbox-url is for the role relay, which --roles leaves out")
+	}
+	return roles, nil
+}
+
+func roleNames() string {
+	names := make([]string, len(app.Roles))
+	for i, r := range app.Roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, ", ")
 }
 
 // serveUntilTold reacts to signals and to changed files until s has stopped.

@@ -45,7 +45,7 @@ The exit code is 0 if the run ended done, 1 if it ended otherwise: a test for CI
 	f.StringVar(&key, "key", "", "the idempotency key, instead of the one jobs.toml makes")
 	f.StringVar(&tenant, "tenant", "", "the tenant; must agree with the one jobs.toml makes")
 	f.BoolVar(&logs, "logs", false, "print what the handler and the runner log on stderr")
-	f.DurationVar(&timeout, "timeout", 5*time.Minute, "give up after this long, in real time")
+	durationVar(f, &timeout, "timeout", 5*time.Minute, "give up after this long, in real time")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		in, err := e.readInput(input)
 		if err != nil {

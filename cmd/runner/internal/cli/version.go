@@ -67,23 +67,25 @@ the WebAssembly runtime and the embedded database driver.`,
 		GroupID: groupTools,
 	}
 	e.jsonFlag(cmd)
-	cmd.RunE = e.run(func(_ context.Context, _ *cobra.Command, _ []string) error {
-		v := versionOf()
-		if e.json {
-			return printJSON(e.Stdout, v)
-		}
-		revision := v.Revision
-		if v.Modified {
-			revision += " (modified)"
-		}
-		t := table{head: []string{"runner", v.Version}}
-		for _, r := range [][2]string{{"revision", revision}, {"abi", fmt.Sprintf("%s (version %d)", abi.ImportModule, v.ABI)}, {"wazero", v.Wazero}, {"sqlite", v.SQLite}, {"go", fmt.Sprintf("%s %s/%s", v.Go, v.OS, v.Arch)}} {
-			if r[1] != "" {
-				t.row(r[0], r[1])
-			}
-		}
-		t.print(e.Stdout, style{}, nil)
-		return nil
-	})
+	cmd.RunE = e.run(func(_ context.Context, _ *cobra.Command, _ []string) error { return e.version() })
 	return cmd
+}
+
+func (e *env) version() error {
+	v := versionOf()
+	if e.json {
+		return printJSON(e.Stdout, v)
+	}
+	revision := v.Revision
+	if v.Modified {
+		revision += " (modified)"
+	}
+	t := table{head: []string{"runner", v.Version}}
+	for _, r := range [][2]string{{"revision", revision}, {"abi", fmt.Sprintf("%s (version %d)", abi.ImportModule, v.ABI)}, {"wazero", v.Wazero}, {"sqlite", v.SQLite}, {"go", fmt.Sprintf("%s %s/%s", v.Go, v.OS, v.Arch)}} {
+		if r[1] != "" {
+			t.row(r[0], r[1])
+		}
+	}
+	t.print(e.Stdout, style{}, nil)
+	return nil
 }

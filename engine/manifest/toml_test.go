@@ -120,7 +120,7 @@ func TestAValueThatNestsTooDeepIsRefusedWhereItStands(t *testing.T) {
 	deep := strings.Repeat("[", 400) + "1" + strings.Repeat("]", 400)
 	for text, line := range map[string]int{
 		"\n\nx = " + deep:                            3,
-		"\n[a]\n\nx = [\n1,\n" + deep + "]":         4,
+		"\n[a]\n\nx = [\n1,\n" + deep + "]":          4,
 		"\nx." + strings.Repeat("a.", 600) + "a = 1": 2,
 		"\n\n\n[" + strings.Repeat("a.", 600) + "a]": 4,
 	} {

@@ -252,6 +252,17 @@ type RenewParams struct {
 	Worker string
 	Lease  time.Duration
 	Held   []job.Ref
+	// Queues, when not nil, are served from now on.
+	Queues []string
+	// Progress is what runs have reported that the worker holds. That of a run
+	// which is not held any more, or of a worker that is not alive, goes nowhere.
+	Progress []HeldProgress
+}
+
+// HeldProgress is what the handler of a held run reported last.
+type HeldProgress struct {
+	Ref      job.Ref
+	Progress job.Progress
 }
 
 // RenewResult answers a renewal. Lost are the held refs that are no longer the

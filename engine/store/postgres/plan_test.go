@@ -47,6 +47,7 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 		{qHold, []any{none, texts, []int64{}}},
 		{qSaveSteps, []any{none, texts, []int64{}, texts, texts, texts, []int32{}, []*int64{}, []*time.Time{}, []int64{}, texts, [][]byte{}, texts}},
 		{qRenew, []any{"w", int64(3600_000), none, []int64{}}},
+		{qHeldProgress, []any{"w", none, []int64{}, []*string{}}},
 		{qCheckNew, []any{none, uuid{}.param(), uuid{}.param(), none, texts, texts, texts}},
 		{qFindStates, []any{none}},
 		{qFindHolders, []any{texts, texts, texts}},
@@ -144,6 +145,9 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 	})
 	run("renew", func(tx pgx.Tx) error {
 		return s.run(ctx, tx, call{st: qRenew, args: []any{"w", int64(3600_000), ids[:batch], make([]int64, batch)}})
+	})
+	run("held progress", func(tx pgx.Tx) error {
+		return s.run(ctx, tx, call{st: qHeldProgress, args: []any{"w", ids[:batch], make([]int64, batch), make([]*string, batch)}})
 	})
 	run("purge", func(tx pgx.Tx) error { return s.run(ctx, tx, call{st: qPurge, args: []any{batch}}) })
 }

@@ -14,6 +14,8 @@ var (
 	qInsertWorker  = named("insert_worker")
 	qLapseWorkers  = named("lapse_workers")
 	qRenew         = named("renew")
+	qSetQueues     = named("set_queues")
+	qHeldProgress  = named("held_progress")
 	qListWorkers   = named("list_workers")
 	qLockWorker    = named("lock_worker")
 	qDeleteWorkers = named("delete_workers")
@@ -24,10 +26,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 	if p.ID == "" || ms(p.Lease) == 0 {
 		return errInvalid("worker %q with a lease of %s: it needs an id and a lease", p.ID, p.Lease)
 	}
-	queues := make([]string, len(p.Queues))
-	for i, q := range p.Queues {
-		queues[i] = enc(q)
-	}
+	queues := encAll(p.Queues)
 	return s.inTx(ctx, func(tx pgx.Tx) error {
 		if p.Alone {
 			if err := s.run(ctx, tx, call{st: qLapseWorkers}); err != nil {
@@ -65,7 +64,7 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (out store.Renew
 	}
 	err = s.write(ctx, func(q queryer) error {
 		out = store.RenewResult{}
-		return s.run(ctx, q, call{st: qRenew, args: []any{enc(p.Worker), ms(p.Lease), ids, claims}, scan: func(r *row) error {
+		err := s.run(ctx, q, call{st: qRenew, args: []any{enc(p.Worker), ms(p.Lease), ids, claims}, scan: func(r *row) error {
 			out.Alive = r.bool()
 			if r.vals[r.i] == nil {
 				return nil
@@ -74,12 +73,46 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (out store.Renew
 			out.Lost = append(out.Lost, store.LostRun{Ref: ref, State: job.State(r.text())})
 			return nil
 		}})
+		if err != nil || !out.Alive {
+			return err
+		}
+		return s.runAll(ctx, q, renewExtras(p)...)
 	})
 	if err != nil {
 		return store.RenewResult{}, err
 	}
 	out.Lost = append(out.Lost, strange...)
 	return out, nil
+}
+
+// renewExtras are what only some renewals carry.
+func renewExtras(p store.RenewParams) []call {
+	var calls []call
+	if p.Queues != nil {
+		calls = append(calls, call{st: qSetQueues, args: []any{enc(p.Worker), encAll(p.Queues)}})
+	}
+	var ids []pgtype.UUID
+	var claims []int64
+	var progress []*string
+	for _, h := range p.Progress {
+		id, ok := parseUUID(h.Ref.RunID)
+		if !ok || h.Ref.Worker != p.Worker {
+			continue
+		}
+		ids, claims, progress = append(ids, id.param()), append(claims, h.Ref.Claim), append(progress, jsonText(h.Progress))
+	}
+	if len(ids) > 0 {
+		calls = append(calls, call{st: qHeldProgress, args: []any{enc(p.Worker), ids, claims, progress}})
+	}
+	return calls
+}
+
+func encAll(texts []string) []string {
+	out := make([]string, len(texts))
+	for i, s := range texts {
+		out[i] = enc(s)
+	}
+	return out
 }
 
 // Deregister implements store.Workers. Locking the worker's row first waits for

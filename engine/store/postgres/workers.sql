@@ -24,6 +24,15 @@ WITH renewed AS (
 )
 SELECT EXISTS (SELECT FROM renewed) AS alive, lost.ord, lost.state FROM (VALUES (1)) one LEFT JOIN lost ON true
 
+-- name: set_queues
+UPDATE {schema}.workers SET queues = $2 WHERE id = $1
+
+-- name: held_progress
+-- $1 worker, $2 ids, $3 claims, $4 progress
+UPDATE {schema}.running r SET progress = u.progress
+FROM unnest($2::uuid[], $3::bigint[], $4::text[]) u(id, claim, progress)
+WHERE r.id {of_u} AND r.worker = $1 AND r.claims = u.claim
+
 -- name: list_workers
 SELECT id, host, pid, queues, started_at, renewed_at, expires_at, coalesce(r.n, 0)
 FROM {schema}.workers LEFT JOIN (SELECT worker, count(*) AS n FROM {schema}.running GROUP BY worker) r ON r.worker = id

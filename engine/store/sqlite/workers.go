@@ -12,6 +12,8 @@ var (
 	qInsertWorker = named("insert_worker")
 	qLapseWorkers = named("lapse_workers")
 	qRenewWorker  = named("renew_worker")
+	qSetQueues    = named("set_queues")
+	qHeldProgress = named("held_progress")
 	qDeleteWorker = named("delete_worker")
 	qHeldState    = named("held_state")
 	qListWorkers  = named("list_workers")
@@ -77,12 +79,47 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (store.RenewResu
 				out.Lost = append(out.Lost, store.LostRun{Ref: ref, State: state})
 			}
 		}
-		return nil
+		if !out.Alive {
+			return nil
+		}
+		return tx.renewExtras(p)
 	})
 	if err != nil {
 		return store.RenewResult{}, err
 	}
 	return out, nil
+}
+
+// renewExtras writes what only some renewals carry.
+func (t *tx) renewExtras(p store.RenewParams) error {
+	if p.Queues != nil {
+		queues, err := json.Marshal(p.Queues)
+		if err != nil {
+			return err
+		}
+		q := t.use(qSetQueues)
+		q.text(p.Worker)
+		q.text(string(queues))
+		if err := q.exec(); err != nil {
+			return err
+		}
+	}
+	for _, h := range p.Progress {
+		id, ok := parseUUID(h.Ref.RunID)
+		if !ok || h.Ref.Worker != p.Worker {
+			continue
+		}
+		q := t.use(qHeldProgress)
+		q.blob(id[:])
+		q.text(p.Worker)
+		q.int(h.Ref.Claim)
+		q.int(int64(h.Progress.Permille))
+		q.text(h.Progress.Note)
+		if err := q.exec(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // heldState is the state of ref's run, "" if there is none, and whether worker

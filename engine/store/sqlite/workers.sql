@@ -12,6 +12,14 @@ UPDATE workers SET expires_at = ?1 WHERE expires_at > ?1
 -- ?1 id, ?2 now, ?3 expires_at. A lease that has lapsed stays so.
 UPDATE workers SET renewed_at = ?2, expires_at = ?3 WHERE id = ?1 AND expires_at > ?2
 
+-- name: set_queues
+UPDATE workers SET queues = ?2 WHERE id = ?1
+
+-- name: held_progress
+-- ?1 id, ?2 worker, ?3 claim, ?4 permille, ?5 note
+UPDATE runs INDEXED BY runs_id SET progress = ?4, progress_note = ?5
+WHERE id = ?1 AND state = 'running' AND worker = ?2 AND claims = ?3
+
 -- name: delete_worker
 DELETE FROM workers WHERE id = ?1
 

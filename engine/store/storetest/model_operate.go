@@ -25,6 +25,11 @@ func (m *model) renew(p store.RenewParams) store.RenewResult {
 		}
 		out.Lost = append(out.Lost, lost)
 	}
+	for _, h := range p.Progress {
+		if r := m.held(h.Ref); out.Alive && h.Ref.Worker == p.Worker && r != nil {
+			r.Progress = h.Progress
+		}
+	}
 	return out
 }
 

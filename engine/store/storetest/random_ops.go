@@ -166,6 +166,9 @@ func (x *random) renewSome() {
 	for range x.rand.IntN(4) {
 		p.Held = append(p.Held, x.anyRef())
 	}
+	for range x.rand.IntN(3) {
+		p.Progress = append(p.Progress, store.HeldProgress{Ref: x.anyRef(), Progress: job.Progress{Permille: x.rand.IntN(1001), Note: "held"}})
+	}
 	got, err := x.db.Renew(x.ctx, p)
 	if err != nil {
 		x.Fatal(err)

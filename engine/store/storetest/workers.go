@@ -118,6 +118,64 @@ var workerTests = []test{
 			e.Fatalf("alive %v, lost (-want +got):\n%s", res.Alive, d)
 		}
 	}},
+	{"a renewal tells which queues are served, if it says any", func(e *env) {
+		e.register("w")
+		e.register("other")
+		for _, queues := range [][]string{{"a", "b'c"}, nil, {}} {
+			want := queues
+			if queues == nil {
+				want = []string{"a", "b'c"}
+			}
+			if _, err := e.db.Renew(e.ctx, store.RenewParams{Worker: "w", Lease: lease, Queues: queues}); err != nil {
+				e.Fatal(err)
+			}
+			for _, w := range e.workers() {
+				if w.ID == "w" && !slices.Equal(w.Queues, want) || w.ID == "other" && slices.Equal(w.Queues, want) && len(want) > 0 {
+					e.Errorf("%s serves %q after %q", w.ID, w.Queues, queues)
+				}
+			}
+		}
+	}},
+	// Progress is seen while a run runs, and is its own claim's.
+	{"a renewal carries the progress of what is held, and of nothing else", func(e *env) {
+		e.register("w")
+		e.register("other")
+		for range 4 {
+			e.add(store.EnqueueParams{})
+		}
+		runs := e.claim("w", 4)
+		e.finish(runs[1], job.Completed, job.Done)
+		e.finish(runs[2], job.Interrupted, job.Ready)
+		again := e.claimOne("other") // the third, under another claim
+		half := job.Progress{Permille: 500, Note: "half\x00 'way'"}
+		var all []store.HeldProgress
+		for _, r := range runs {
+			all = append(all, store.HeldProgress{Ref: refOf(r), Progress: half})
+		}
+		all = append(all, store.HeldProgress{Ref: refOf(again), Progress: half}, store.HeldProgress{Ref: job.Ref{RunID: uid(700), Worker: "w", Claim: 1}, Progress: half})
+		if _, err := e.db.Renew(e.ctx, store.RenewParams{Worker: "w", Lease: lease, Progress: all}); err != nil {
+			e.Fatal(err)
+		}
+		for i, want := range []job.Progress{half, {}, {}, half} {
+			if got := e.get(runs[i].ID); got.Progress != want {
+				e.Errorf("run %d, %s: progress %+v, want %+v", i, got.State, got.Progress, want)
+			}
+		}
+		// It outlasts a settle that says none, and one that says more wins.
+		e.finish(runs[3], job.Retried, job.Ready)
+		if got := e.get(runs[3].ID); got.Progress != half {
+			e.Errorf("a settle forgot the progress: %+v", got.Progress)
+		}
+		e.db.Advance(lease)
+		res, err := e.db.Renew(e.ctx, store.RenewParams{Worker: "w", Lease: lease, Queues: []string{"late"},
+			Progress: []store.HeldProgress{{Ref: refOf(runs[0]), Progress: job.Progress{Permille: 900}}}})
+		if err != nil || res.Alive {
+			e.Fatalf("%+v %v", res, err)
+		}
+		if got := e.get(runs[0].ID); got.Progress != half {
+			e.Errorf("a worker whose lease has lapsed wrote progress: %+v", got.Progress)
+		}
+	}},
 	// (C13) Nothing revives a lease.
 	{"a lapsed worker's renewal is refused and stays refused", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})

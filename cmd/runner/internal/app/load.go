@@ -31,8 +31,8 @@ type Loader func(ctx context.Context, m manifest.Module, wasm []byte) (abi.Guest
 
 // LoadParams are what Load starts from.
 type LoadParams struct {
-	Path   string // of the manifest
-	Loader Loader // nil loads no module: for a process that only enqueues
+	Path   string          // of the manifest
+	Loader Loader          // nil loads no module: for a process that only enqueues
 	Close  func(abi.Guest) // of guests loaded in vain; nil does nothing
 	Before *Loaded         // its guests are used again where nothing changed; may be nil
 	Keep   bool            // keep a copy of each module in the data folder

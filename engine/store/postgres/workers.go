@@ -73,10 +73,11 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (out store.Renew
 			out.Lost = append(out.Lost, store.LostRun{Ref: ref, State: job.State(r.text())})
 			return nil
 		}})
-		if err != nil || !out.Alive {
+		extras := renewExtras(p)
+		if err != nil || !out.Alive || len(extras) == 0 {
 			return err
 		}
-		return s.runAll(ctx, q, renewExtras(p)...)
+		return s.runAll(ctx, q, extras...)
 	})
 	if err != nil {
 		return store.RenewResult{}, err

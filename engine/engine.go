@@ -113,6 +113,11 @@ func (e *Engine) Start(ctx context.Context) error {
 // whether it takes work.
 func (e *Engine) Leased() bool { return e.worker.Leased() }
 
+// Trouble is why this process cannot write what it must: a full disk, a database
+// that is away. Nil when its last renewal and its last claim landed. What a
+// process that only enqueues meets, its callers hear.
+func (e *Engine) Trouble() error { return e.worker.Trouble() }
+
 // Switch serves next from now on and answers what was served before. Attempts
 // under way finish on the module they began with.
 // Errors: X_MODULE_MISSING, X_INVALID without a manifest; nothing has changed then.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -58,8 +59,8 @@ type Attempt struct {
 	open     openStep
 	clock    time.Time // the run's
 	enqueues map[string]int
-	progress *job.Progress
-	logged   int // bytes, as abi.MaxLog counts them
+	progress atomic.Pointer[job.Progress] // read from outside while the guest runs
+	logged   int                          // bytes, as abi.MaxLog counts them
 	ceiling  ceiling
 }
 

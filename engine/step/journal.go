@@ -40,14 +40,14 @@ func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 // logFull is logged once, instead of the line that would go beyond abi.MaxLog.
 const logFull = "log truncated: more than 1 MiB in one attempt"
 
-// Progress keeps the latest report for the settle. A share that is none is
-// dropped.
+// Progress keeps the latest report for the next renewal and the settle. A share
+// that is none is dropped.
 func (a *Attempt) Progress(_ context.Context, permille int, note string) {
 	if permille < 0 || permille > 1000 {
 		return
 	}
-	a.progress = &job.Progress{Permille: permille, Note: cut(note, abi.MaxProgressNote)}
+	a.progress.Store(&job.Progress{Permille: permille, Note: cut(note, abi.MaxProgressNote)})
 }
 
-// LastProgress is the latest report; nil if there was none.
-func (a *Attempt) LastProgress() *job.Progress { return a.progress }
+// LastProgress is the latest report; nil if there was none. Any goroutine may ask.
+func (a *Attempt) LastProgress() *job.Progress { return a.progress.Load() }

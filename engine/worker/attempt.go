@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -27,6 +28,9 @@ type attempt struct {
 	claimed time.Time
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
+
+	memory atomic.Pointer[step.Attempt] // once there is one
+	told   *job.Progress                // that the store knows; the heartbeat's
 
 	// Guarded by Worker.mu.
 	settling bool // its verdict is given
@@ -96,7 +100,8 @@ func (a *attempt) execute() (v verdict) {
 	if err := a.admissible(lease.Job); err != nil {
 		return a.failed(lease.Job, nil, failureOf(err))
 	}
-	memory := step.New(a.memory(lease))
+	memory := step.New(a.remember(lease))
+	a.memory.Store(memory)
 	if err := memory.Hydrate(a.ctx); err != nil {
 		return a.unread(err)
 	}
@@ -131,8 +136,8 @@ func (a *attempt) admissible(j *manifest.Job) error {
 	return queue.CheckTenant(j, a.run)
 }
 
-// memory is what the attempt's durable memory is made from.
-func (a *attempt) memory(l deploy.Lease) step.Params {
+// remember is what the attempt's durable memory is made from.
+func (a *attempt) remember(l deploy.Lease) step.Params {
 	return step.Params{
 		Queue: a.w.cfg.Queue, Run: a.run, Ref: a.ref, Module: l.Digest,
 		StepTimeout: l.Job.StepTimeout, Claimed: a.claimed, Cancel: a.cancel,

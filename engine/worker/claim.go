@@ -63,6 +63,7 @@ func (c *claimer) pass() time.Duration {
 	began := time.Now()
 	res, err := w.cfg.Queue.Claim(ctx, store.ClaimParams{Worker: s.id, Queues: c.limits})
 	w.crumb.Store(int64(time.Since(began)))
+	w.trouble.claim(err)
 	if err != nil {
 		c.failed(s, err)
 		return pollFloor

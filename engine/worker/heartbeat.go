@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -33,10 +34,13 @@ func (w *Worker) heartbeat(s *session) {
 			return
 		}
 		began := time.Now()
-		res, err := w.renew(s, left)
-		switch {
-		case errors.Is(err, errStopped):
+		p := w.renewal(s)
+		res, err := w.renew(s, p, left)
+		if errors.Is(err, errStopped) {
 			return
+		}
+		w.beat(err)
+		switch {
 		case time.Since(s.began) >= w.cfg.Lease:
 			// Too late even if it landed: others may have acted on the lapse.
 			w.lose(s, "no renewal landed within a whole lease")
@@ -50,6 +54,7 @@ func (w *Worker) heartbeat(s *session) {
 			return
 		}
 		s.began = began
+		w.announced(s, p)
 		for _, l := range res.Lost {
 			w.lostRun(s, l)
 		}
@@ -63,17 +68,16 @@ var errStopped = errors.New("the session is over")
 // renew asks the store once. A call that hangs is ended early enough for
 // another try; one that does not heed its end is waited for no longer than
 // left, since two at a time could land in either order.
-func (w *Worker) renew(s *session, left time.Duration) (store.RenewResult, error) {
+func (w *Worker) renew(s *session, p store.RenewParams, left time.Duration) (store.RenewResult, error) {
 	type answer struct {
 		res store.RenewResult
 		err error
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, min(left, w.cfg.Lease/6))
 	defer cancel()
-	held := w.heldBy(s)
 	c := make(chan answer, 1)
 	go func() {
-		res, err := w.cfg.Store.Renew(ctx, store.RenewParams{Worker: s.id, Lease: w.cfg.Lease, Held: held})
+		res, err := w.cfg.Store.Renew(ctx, p)
 		c <- answer{res, err}
 	}()
 	expiry := time.NewTimer(left)
@@ -89,17 +93,48 @@ func (w *Worker) renew(s *session, left time.Duration) (store.RenewResult, error
 	return store.RenewResult{}, errStopped
 }
 
-// heldBy is what a session holds and has not begun to settle.
-func (w *Worker) heldBy(s *session) []job.Ref {
+// renewal is what a session has to say: what it holds and has not begun to
+// settle, and of its queues and of progress what the store does not know yet.
+func (w *Worker) renewal(s *session) store.RenewParams {
+	p := store.RenewParams{Worker: s.id, Lease: w.cfg.Lease}
+	if queues := w.slots.list(); !slices.Equal(queues, s.queues) {
+		p.Queues = queues
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	refs := make([]job.Ref, 0, len(s.held))
+	p.Held = make([]job.Ref, 0, len(s.held))
 	for ref, a := range s.held {
-		if !a.settling {
-			refs = append(refs, ref)
+		if a.settling {
+			continue
+		}
+		p.Held = append(p.Held, ref)
+		if now := a.progress(); now != nil && (a.told == nil || *now != *a.told) {
+			p.Progress = append(p.Progress, store.HeldProgress{Ref: ref, Progress: *now})
 		}
 	}
-	return refs
+	return p
+}
+
+// announced notes what the store knows once p has landed.
+func (w *Worker) announced(s *session, p store.RenewParams) {
+	if p.Queues != nil {
+		s.queues = p.Queues
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range p.Progress {
+		if a := s.held[h.Ref]; a != nil {
+			a.told = &h.Progress
+		}
+	}
+}
+
+// progress is what the handler reported last; nil if it did not.
+func (a *attempt) progress() *job.Progress {
+	if m := a.memory.Load(); m != nil {
+		return m.LastProgress()
+	}
+	return nil
 }
 
 // giveUpStuck gives the verdict on attempts that were told to stop before the

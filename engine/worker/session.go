@@ -1,9 +1,11 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +31,8 @@ type session struct {
 	beats chan struct{} // closed when its heartbeat has ended
 	stop  chan struct{} // closed to end its heartbeat
 	began time.Time     // start of the last renewal that landed; the heartbeat's
+
+	queues []string // that the store knows of; the heartbeat's
 }
 
 // register announces a new session.
@@ -47,11 +51,13 @@ func (w *Worker) register(ctx context.Context, alone bool) (*session, error) {
 		stop:  make(chan struct{}),
 		began: time.Now(),
 	}
+	s.queues = w.slots.list()
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	err = w.cfg.Store.Register(ctx, store.RegisterParams{
-		ID: s.id, Host: host(), PID: os.Getpid(), Queues: w.slots.list(),
+		ID: s.id, Host: host(), PID: os.Getpid(), Queues: s.queues,
 		Lease: w.cfg.Lease, Alone: alone,
 	})
+	w.beat(err)
 	if err != nil {
 		s.end(err)
 		return nil, err
@@ -121,6 +127,45 @@ func (w *Worker) Leased() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state == running && w.current != nil
+}
+
+// Trouble is why this process cannot write what it must: the error of its last
+// renewal or claim. Nil when these landed.
+func (w *Worker) Trouble() error { return w.trouble.last() }
+
+// beat notes how a renewal or a registration went.
+func (w *Worker) beat(err error) {
+	if w.trouble.beat(err) {
+		w.cfg.Logger.Info("jobs.worker.recovered")
+	}
+}
+
+// trouble are the errors of the last renewal and of the last claim. A claim that
+// finds nothing writes nothing, so it says nothing about renewals.
+type trouble struct {
+	mu             sync.Mutex
+	beats, claimed error
+}
+
+// beat reports whether it is over with err.
+func (t *trouble) beat(err error) (over bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	over = err == nil && t.beats != nil
+	t.beats = err
+	return over
+}
+
+func (t *trouble) claim(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.claimed = err
+}
+
+func (t *trouble) last() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return cmp.Or(t.beats, t.claimed)
 }
 
 // withdraw stops s from taking claims. With mu held.

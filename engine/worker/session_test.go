@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/sqlite"
 	"github.com/jobrunner/runner/engine/worker"
@@ -440,6 +442,119 @@ func TestARegistrationThatLandsAfterTheStopIsTakenBack(t *testing.T) {
 				if w.Leased() {
 					t.Error("a stopped worker is leased")
 				}
+			})
+		})
+	}
+}
+
+func TestProgressIsSeenWhileTheRunRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			t.Calls.Progress(t.Context, 100, "begun")
+			t.Work(25 * time.Second)
+			t.Calls.Progress(t.Context, 900, "almost")
+			t.Work(25 * time.Second)
+			return nil, nil
+		}}, nil)
+		var carried atomic.Int32
+		r.db.Between = onOp("Renew", func(_ context.Context, call func() error) error {
+			err := call()
+			if carried.Add(1) == 1 {
+				return enginetest.Away() // it landed, and nobody knows: it is said again
+			}
+			return err
+		})
+		r.work(nil)
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		if p := r.get(id).Progress; p != (job.Progress{}) {
+			t.Errorf("before any renewal: %+v", p)
+		}
+		time.Sleep(11 * time.Second)
+		if p := r.get(id).Progress; p != (job.Progress{Permille: 100, Note: "begun"}) {
+			t.Errorf("after one renewal: %+v", p)
+		}
+		time.Sleep(25 * time.Second)
+		if p := r.get(id).Progress; p != (job.Progress{Permille: 900, Note: "almost"}) {
+			t.Errorf("after some renewals: %+v", p)
+		}
+		r.ended(r.settles(id), job.Done, "", 1)
+	})
+}
+
+func TestARenewalTellsProgressAndQueuesOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			t.Calls.Progress(t.Context, 1, "")
+			t.Work(2 * time.Minute)
+			return nil, nil
+		}}, nil)
+		told := &renewals{Store: r.db}
+		w := r.work(func(c *worker.Config) { c.Store = told })
+		r.reaches(r.enqueue("j"), job.Running)
+		time.Sleep(time.Minute)
+		if queues, progress := told.extras(); queues != 0 || progress != 1 {
+			t.Errorf("%d renewals told queues, %d progress; want 0 and 1", queues, progress)
+		}
+		m := *r.deploy.Manifest()
+		m.Queues = maps.Clone(m.Queues)
+		m.Queues["mail"] = manifest.Queue{Name: "mail", Workers: 1}
+		w.Configure(&m)
+		time.Sleep(time.Minute)
+		if queues, _ := told.extras(); queues != 1 {
+			t.Errorf("%d renewals told queues after a reload, want 1", queues)
+		}
+		workers, err := r.db.ListWorkers(t.Context())
+		if err != nil || len(workers) != 1 || !slices.Contains(workers[0].Queues, "mail") {
+			t.Errorf("after a reload the worker serves %+v, %v", workers, err)
+		}
+	})
+}
+
+// renewals counts what renewals carry.
+type renewals struct {
+	worker.Store
+	queues, progress atomic.Int32
+}
+
+func (r *renewals) Renew(ctx context.Context, p store.RenewParams) (store.RenewResult, error) {
+	if p.Queues != nil {
+		r.queues.Add(1)
+	}
+	r.progress.Add(int32(len(p.Progress)))
+	return r.Store.Renew(ctx, p)
+}
+
+func (r *renewals) extras() (queues, progress int32) { return r.queues.Load(), r.progress.Load() }
+
+func TestTroubleIsWhatKeepsAWorkerFromWriting(t *testing.T) {
+	full := &abi.Error{Code: job.CodeDatabaseFull, Message: "no space"}
+	for _, op := range []string{"Renew", "Claim"} {
+		t.Run(op, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, forFive, nil)
+				var fails atomic.Bool
+				r.db.Between = onOp(op, func(_ context.Context, call func() error) error {
+					if fails.Load() {
+						return full
+					}
+					return call()
+				})
+				w := r.work(nil)
+				if err := w.Trouble(); err != nil {
+					t.Error(err)
+				}
+				fails.Store(true)
+				time.Sleep(11 * time.Second)
+				if err := w.Trouble(); abi.CodeOf(err) != job.CodeDatabaseFull {
+					t.Errorf("while %s fails: %v", op, err)
+				}
+				fails.Store(false)
+				time.Sleep(11 * time.Second)
+				if err := w.Trouble(); err != nil {
+					t.Errorf("%s works again: %v", op, err)
+				}
+				r.logged("jobs.worker.recovered", map[string]int{"Renew": 1}[op])
 			})
 		})
 	}

@@ -86,6 +86,8 @@ type Worker struct {
 	wakes wakes
 	crumb atomic.Int64 // how long the last claim took, a time.Duration
 
+	trouble trouble
+
 	mu       sync.Mutex // guards all below, and what session and attempt say it does
 	state    state
 	current  *session // takes claims; nil between two registrations

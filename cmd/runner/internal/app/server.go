@@ -223,9 +223,16 @@ func (s *Server) notReady(ctx context.Context) []string {
 	if _, err := s.store.Now(ctx); err != nil {
 		reasons = append(reasons, "the database does not answer: "+cmp.Or(abi.CodeOf(err), err.Error()))
 	}
+	if s.engine == nil || len(reasons) > 0 {
+		return reasons
+	}
+	// A database may answer and take nothing, for want of space.
+	if err := s.engine.Trouble(); err != nil {
+		reasons = append(reasons, "the database takes no writes: "+cmp.Or(abi.CodeOf(err), err.Error()))
+	}
 	// Without a lease it claims nothing, although everything else may be well: it
 	// lost the one it had and has not registered anew, or it is only starting.
-	if s.engine != nil && !s.engine.Leased() && len(reasons) == 0 {
+	if !s.engine.Leased() {
 		reasons = append(reasons, "the worker holds no lease")
 	}
 	return reasons

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
@@ -32,7 +33,7 @@ import (
 //	rewind NAME DURATION        makes a schedule that much later; see cmdRewind
 //	postgres …                  a server of the script's own; see cmdPostgres
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
-	return map[string]func(*testscript.TestScript, bool, []string){
+	all := map[string]func(*testscript.TestScript, bool, []string){
 		"start":        cmdStart,
 		"await":        cmdAwait,
 		"signal":       cmdSignal,
@@ -48,7 +49,12 @@ func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args
 		"postgres":     cmdPostgres,
 		"rewind":       cmdRewind,
 	}
+	maps.Copy(all, systemCommands)
+	return all
 }
+
+// systemCommands are those that only this system has.
+var systemCommands = map[string]func(*testscript.TestScript, bool, []string){}
 
 type processesKey struct{}
 

@@ -215,6 +215,37 @@ func checkAnswered(t *testing.T, path string, answered map[string]map[string]str
 	}
 }
 
+func TestAFileOfSeveralNamesIsNotOpened(t *testing.T) {
+	dir := t.TempDir()
+	path, other := filepath.Join(dir, "runs.db"), filepath.Join(dir, "other.db")
+	s := open(t, Config{Path: path, Create: true})
+	enqueue(t, s, 1)
+	if err := os.Link(path, other); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path, other} {
+		_, err := Open(t.Context(), Config{Path: name, Create: true})
+		wantCode(t, err, job.CodeDatabaseUnavailable)
+		if !strings.Contains(err.Error(), name+" has 2 names") {
+			t.Errorf("%v", err)
+		}
+		m, err := NewMigrator(Config{Path: name, Create: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = m.Migrate(t.Context())
+		wantCode(t, err, job.CodeDatabaseUnavailable)
+		_, err = m.Version(t.Context())
+		wantCode(t, err, job.CodeDatabaseUnavailable)
+	}
+	// Who had it open goes on, and with one name it is opened again.
+	enqueue(t, s, 2)
+	if err := os.Remove(other); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Config{Path: path})
+}
+
 func TestOneProcessServes(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "runs.db")

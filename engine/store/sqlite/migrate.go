@@ -72,6 +72,9 @@ func (m *Migrator) Latest() int { return latest }
 
 // Version implements store.Migrator. A missing file is an empty database.
 func (m *Migrator) Version(ctx context.Context) (int, error) {
+	if err := m.cfg.checkNames(); err != nil {
+		return 0, err
+	}
 	c, err := openConn(m.cfg, sqlite3.OPEN_READONLY)
 	if err != nil {
 		if _, serr := os.Stat(m.cfg.Path); errors.Is(serr, os.ErrNotExist) {
@@ -93,6 +96,9 @@ func (m *Migrator) Migrate(ctx context.Context) ([]int, error) {
 	if m.cfg.Create {
 		m.cfg.createFile()
 	} else if err := m.cfg.checkExists(); err != nil {
+		return nil, err
+	}
+	if err := m.cfg.checkNames(); err != nil {
 		return nil, err
 	}
 	c, err := openWriter(m.cfg)
@@ -178,6 +184,9 @@ func openChecked(cfg *Config) (*conn, error) {
 		}
 	} else if !cfg.memory() {
 		cfg.createFile()
+	}
+	if err := cfg.checkNames(); err != nil {
+		return nil, err
 	}
 	c, err := openWriter(*cfg)
 	if err != nil {

@@ -2,8 +2,12 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
 )
 
 // errMoved says that what is at the database's path is not what was opened.
@@ -33,4 +37,26 @@ func (p *place) check() error {
 		return errMoved
 	}
 	return err
+}
+
+// checkNames refuses a file that has several names (hard links): the log, its
+// index and the lock of whoever serves are found by the file's name, so two
+// processes that open it by two names damage it. A symbolic link is one name.
+func (c *Config) checkNames() error {
+	if c.memory() {
+		return nil
+	}
+	info, err := os.Stat(c.Path)
+	if err != nil {
+		return nil // whoever opens it says so
+	}
+	n := names(info)
+	if n <= 1 {
+		return nil
+	}
+	return &abi.Error{
+		Code:    job.CodeDatabaseUnavailable,
+		Message: fmt.Sprintf("%s has %d names (hard links), and opening it by two of them would damage it", c.Path, n),
+		Fix:     "remove all names but one, which `find -samefile " + c.Path + "` lists; use a symbolic link instead",
+	}
 }

@@ -112,6 +112,15 @@ func (h *Host) end() {
 	}
 }
 
+// ExpireCache removes from the cache of compiled modules what was not used since
+// before, and answers how many modules those were. Without a cache there are none.
+func (h *Host) ExpireCache(before time.Time) (removed int, err error) {
+	if h.cache == nil {
+		return 0, nil
+	}
+	return h.cache.Expire(before)
+}
+
 // Close refuses new attempts and loads, waits for those in flight, and frees
 // everything. If ctx ends first it frees nothing, since a guest's memory must
 // not go while it runs, and answers the context's cause; it may be called

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 
@@ -66,6 +67,9 @@ func (c *Cache) Compilation() wazero.CompilationCache { return c.compilation }
 // Close frees what the cache keeps in memory. Runtimes that use it are closed first.
 func (c *Cache) Close(ctx context.Context) error { return c.compilation.Close(ctx) }
 
+// buildPrefix begins the name of every build's subdirectory.
+const buildPrefix = "wazero-"
+
 // build names the subdirectory: code from another version is never looked at.
 func build() string {
 	version := "unknown"
@@ -84,7 +88,7 @@ func build() string {
 		}
 		return r
 	}, version+"-"+runtime.Version())
-	return "wazero-" + clean + "-" + runtime.GOOS + "-" + runtime.GOARCH
+	return buildPrefix + clean + "-" + runtime.GOOS + "-" + runtime.GOARCH
 }
 
 // private refuses a directory that somebody else could write to.
@@ -120,6 +124,44 @@ func (c *Cache) sweep() error {
 // empty removes all entries. Other processes that use them keep them open.
 func (c *Cache) empty() {
 	_ = c.each(func(path string, _ fs.FileInfo) error { return os.Remove(path) }) // what stays is found broken again
+}
+
+// Expire removes the entries that were not used since before, those of other
+// builds included, and answers how many. A process that uses one meanwhile has
+// read it, and one that comes later compiles the module again.
+func (c *Cache) Expire(before time.Time) (removed int, err error) {
+	root := filepath.Dir(c.dir)
+	builds, err := os.ReadDir(root)
+	if err != nil {
+		return 0, uncached(root, err)
+	}
+	for _, b := range builds {
+		dir := filepath.Join(root, b.Name())
+		if !strings.HasPrefix(b.Name(), buildPrefix) || private(dir) != nil {
+			continue // not a cache's, or not this user's to tidy
+		}
+		other := &Cache{dir: dir}
+		err = errors.Join(err, other.each(func(path string, st fs.FileInfo) error {
+			if !st.Mode().IsRegular() || !lastUsed(st).Before(before) {
+				return nil
+			}
+			removed++
+			return os.Remove(path)
+		}))
+		if dir != c.dir {
+			other.removeEmpty()
+		}
+	}
+	return removed, err
+}
+
+// removeEmpty removes the folders of a cache that has no entries.
+func (c *Cache) removeEmpty() {
+	dirs, _ := os.ReadDir(c.dir)
+	for _, d := range dirs {
+		_ = os.Remove(filepath.Join(c.dir, d.Name())) // fails while something is in it
+	}
+	_ = os.Remove(c.dir)
 }
 
 // each calls do for every entry.

@@ -4,11 +4,13 @@ package module_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wasmasm"
@@ -195,5 +197,57 @@ func TestAModuleLoadsThoughItsEntryCannotBeWritten(t *testing.T) {
 	}
 	if _, ok := m.Compiled().ExportedFunctions()[abi.ExportRun]; !ok {
 		t.Error("what was loaded is not the module")
+	}
+}
+
+func TestCacheForgetsWhatNobodyUsed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "cache")
+	c := openCache(t, dir)
+	for _, raw := range [][]byte{build(t, handler(nil)), build(t, handler(func(m *wasmasm.Module) { m.GlobalI32(true, 7) }))} {
+		if _, err := load(t, c, raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var paths []string
+	for path := range entries(t, c) {
+		paths = append(paths, path)
+	}
+	if len(paths) != 2 {
+		t.Fatalf("%d entries", len(paths))
+	}
+	old := time.Now().Add(-48 * time.Hour)
+	before := time.Now().Add(-24 * time.Hour)
+	age := func(path string) {
+		t.Helper()
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	age(paths[0])
+	// Of another build, and of somebody else.
+	for _, name := range []string{"wazero-v0.0.1-go1.1-linux-amd64/inner/entry", "else/inner/entry"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		age(path)
+	}
+	if n, err := c.Expire(before); n != 2 || err != nil {
+		t.Errorf("%d entries removed, %v; want 2", n, err)
+	}
+	if left := entries(t, c); len(left) != 1 || left[paths[0]] != "" {
+		t.Errorf("left are %d entries, the unused one among them or not: %v", len(left), left[paths[0]] != "")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "wazero-v0.0.1-go1.1-linux-amd64")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder of another build is still there: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "else/inner/entry")); err != nil {
+		t.Errorf("another's file was removed: %v", err)
+	}
+	if _, err := load(t, openCache(t, dir), build(t, handler(nil))); err != nil {
+		t.Error(err)
 	}
 }

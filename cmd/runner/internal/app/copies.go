@@ -9,14 +9,20 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 )
 
 // copies are the modules kept in data_dir/modules, each under the digest of
-// its bytes. They are never changed, only added, so any number of processes
-// may share a folder.
+// its bytes. They are never changed, only added, and removed when nobody has used
+// them for long, so any number of processes may share a folder.
+//
+// When a copy was used last is its file's time. Every process that serves says so
+// once a day of what it deploys and of what its runs are pinned to (see tidy), so
+// that none needs to know what others have.
 type copies struct{ dir string }
 
 var hexDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
@@ -32,6 +38,7 @@ func (c copies) path(digest string) string { return filepath.Join(c.dir, digest+
 // its name, or it is not there.
 func (c copies) put(wasm []byte) (string, error) {
 	digest := digestOf(wasm)
+	c.use(digest, time.Now()) // before it is looked at: what was used now is not removed
 	if kept, err := os.ReadFile(c.path(digest)); err == nil && digestOf(kept) == digest {
 		return digest, nil
 	}
@@ -60,6 +67,7 @@ func (c copies) get(digest string) ([]byte, error) {
 	if !hexDigest.MatchString(digest) {
 		return nil, missing(digest, "the digest is not one", nil)
 	}
+	c.use(digest, time.Now())
 	wasm, err := os.ReadFile(c.path(digest))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -70,6 +78,76 @@ func (c copies) get(digest string) ([]byte, error) {
 		return nil, missing(digest, "its copy in "+c.dir+" was changed", nil)
 	}
 	return wasm, nil
+}
+
+// use notes that a copy is needed, if it is there.
+func (c copies) use(digest string, now time.Time) {
+	_ = os.Chtimes(c.path(digest), now, now) // one that is not there needs no time
+}
+
+// all are the digests of the copies that are there.
+func (c copies) all() ([]string, error) {
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var digests []string
+	for _, e := range entries {
+		if digest, ok := strings.CutSuffix(e.Name(), ".wasm"); ok && hexDigest.MatchString(digest) {
+			digests = append(digests, digest)
+		}
+	}
+	return digests, err
+}
+
+// expire removes the copies that were not used since before, and what a process
+// that died left behind. It answers how many copies those were.
+func (c copies) expire(before time.Time) (removed int, err error) {
+	entries, err := os.ReadDir(c.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	var errs []error
+	for _, e := range entries {
+		path := filepath.Join(c.dir, e.Name())
+		digest, isCopy := strings.CutSuffix(e.Name(), ".wasm")
+		isCopy = isCopy && hexDigest.MatchString(digest)
+		if !isCopy && !strings.HasSuffix(e.Name(), ".tmp") || !unused(path, before) {
+			continue
+		}
+		if !isCopy {
+			errs = append(errs, os.Remove(path))
+			continue
+		}
+		gone, err := c.remove(digest, before)
+		errs = append(errs, err)
+		if gone {
+			removed++
+		}
+	}
+	return removed, errors.Join(append(errs, err)...)
+}
+
+// remove takes a copy away, unless somebody has begun to use it meanwhile: who
+// does so notes it first, and looks for the copy then.
+func (c copies) remove(digest string, before time.Time) (bool, error) {
+	aside := c.path(digest) + ".tmp"
+	if err := os.Rename(c.path(digest), aside); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // another process was quicker
+		}
+		return false, err
+	}
+	if !unused(aside, before) {
+		return false, os.Rename(aside, c.path(digest))
+	}
+	return true, os.Remove(aside)
+}
+
+// unused reports whether a file's time lies before that.
+func unused(path string, before time.Time) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && info.ModTime().Before(before)
 }
 
 func missing(digest, why string, err error) error {

@@ -2,6 +2,7 @@ package app
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -55,7 +56,7 @@ func served(t *testing.T) map[string][]string {
 	if _, err := metrics.NewOutbox(d); err != nil {
 		t.Fatal(err)
 	}
-	if err := registerProcess(d, nil); err != nil {
+	if err := errors.Join(registerProcess(d), registerHost(d, nil)); err != nil {
 		t.Fatal(err)
 	}
 	labels := map[string][]string{}

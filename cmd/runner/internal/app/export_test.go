@@ -1,6 +1,18 @@
 package app
 
-import "github.com/jobrunner/runner/engine"
+import (
+	"context"
+	"time"
+
+	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/store"
+)
 
 // Engine is for tests that stop it behind the server's back.
 func (s *Server) Engine() *engine.Engine { return s.engine }
+
+// Store is for tests that plant runs.
+func (s *Server) Store() store.Store { return s.store }
+
+// Tidy is what happens once a day.
+func (s *Server) Tidy(ctx context.Context, now time.Time) { s.tidy(ctx, now) }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/manifest"
@@ -68,6 +69,11 @@ func (h *Host) CloseGuest(g abi.Guest) {
 	if c, ok := g.(io.Closer); ok {
 		_ = c.Close() // a guest's Close does not fail
 	}
+}
+
+// ExpireCache removes what was compiled and not used since before.
+func (h *Host) ExpireCache(before time.Time) (removed int, err error) {
+	return h.host.ExpireCache(before)
 }
 
 // Stats counts what is there now.

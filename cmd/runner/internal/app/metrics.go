@@ -9,16 +9,15 @@ import (
 	"github.com/jobrunner/runner/host"
 )
 
-// registerProcess adds what the process and its host say of themselves to the
-// engine's metrics.
-func registerProcess(r prometheus.Registerer, h *Host) error {
-	all := []prometheus.Collector{
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	}
-	if h != nil { // a process that works no runs has none
-		all = append(all, hostCollector{h})
-	}
+// registerProcess adds what the process says of itself to the metrics.
+func registerProcess(r prometheus.Registerer) error {
+	return register(r, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+}
+
+// registerHost adds what a host says of itself.
+func registerHost(r prometheus.Registerer, h *Host) error { return register(r, hostCollector{h}) }
+
+func register(r prometheus.Registerer, all ...prometheus.Collector) error {
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return fmt.Errorf("register metrics: %w", err)

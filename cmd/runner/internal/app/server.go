@@ -53,6 +53,10 @@ type Server struct {
 	client   *engine.Client
 	admin    *admin
 	relay    *relay // nil without the role relay, or without an outbox
+
+	background  sync.WaitGroup
+	stopTidying context.CancelFunc // nil until it has begun
+
 	draining atomic.Bool
 	current  atomic.Pointer[manifest.Manifest] // of a process that serves no modules
 
@@ -122,8 +126,13 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 		}
 	}
 	if cfg.Listen != "" {
-		if err = registerProcess(registry, s.host); err != nil {
+		if err = registerProcess(registry); err != nil {
 			return s, err
+		}
+		if s.host != nil {
+			if err = registerHost(registry, s.host); err != nil {
+				return s, err
+			}
 		}
 		if s.admin, err = startAdmin(adminParams{Addr: cfg.Listen, Gather: registry, Ready: s.notReady, Logger: cfg.Logger}); err != nil {
 			return s, err
@@ -138,6 +147,11 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 		if err = s.relay.relay.Start(); err != nil {
 			return s, err
 		}
+	}
+	if s.engine != nil {
+		var tidying context.Context
+		tidying, s.stopTidying = context.WithCancel(context.Background())
+		s.background.Go(func() { s.tidyDaily(tidying) })
 	}
 	s.logStart()
 	return s, nil
@@ -286,6 +300,10 @@ const closePatience = 5 * time.Second
 // close closes what was opened, in the reverse order.
 func (s *Server) close() error {
 	var errs []error
+	if s.stopTidying != nil {
+		s.stopTidying()
+		s.background.Wait()
+	}
 	if s.relay != nil {
 		errs = append(errs, s.relay.close())
 	}

@@ -20,6 +20,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -189,7 +190,13 @@ const (
 	groupTools   = "tools"
 )
 
-// run makes a command's RunE: fn's context ends at an interrupt.
+// interruptPatience is how long a command may take to end once it was told to: a
+// write that is under way should be answered. One that waits for something that
+// knows no context (a pipe, a terminal) is left behind.
+const interruptPatience = 2 * time.Second
+
+// run makes a command's RunE: fn's context ends at an interrupt. A second one ends
+// the process.
 func (e *env) run(fn func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		e.started = true
@@ -199,11 +206,32 @@ func (e *env) run(fn func(ctx context.Context, cmd *cobra.Command, args []string
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 		defer stop()
-		err := fn(ctx, cmd, args)
+		done := make(chan error, 1)
+		go func() { done <- safely(func() error { return fn(ctx, cmd, args) }) }()
+		err := awaitInterruptible(ctx, stop, done)
 		if err != nil && ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return &exit{code: exitCannot, err: &abi.Error{Code: codeInterrupted, Message: "interrupted before it was done"}}
 		}
 		return err
+	}
+}
+
+// awaitInterruptible is what done says, or that ctx ended and nothing was said
+// soon after.
+func awaitInterruptible(ctx context.Context, stop func(), done <-chan error) error {
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	stop() // a second signal does what signals do
+	t := time.NewTimer(interruptPatience)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return ctx.Err()
 	}
 }
 

@@ -161,7 +161,7 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 	field("key", run.Key)
 	field("attempts", fmt.Sprintf("%d of %d", run.Attempt, run.MaxAttempts))
 	field("module", run.Module)
-	if run.Progress != (job.Progress{}) {
+	if run.Progress != (job.Progress{}) && run.State != job.Done { // the last report need not have been the end
 		field("progress", fmt.Sprintf("%s%% %s", trimZero(fmt.Sprintf("%.1f", float64(run.Progress.Permille)/10)), run.Progress.Note))
 	}
 	field("input", cut(string(show(run.Input))))

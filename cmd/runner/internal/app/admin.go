@@ -22,6 +22,10 @@ const CodeListen = "X_LISTEN_FAILED"
 // readyTimeout bounds one readiness check, in case the store hangs.
 const readyTimeout = 2 * time.Second
 
+// maxConns is how many connections the admin server has at a time. More wait to be
+// accepted: whoever opens them without end must not take the files that runs need.
+const maxConns = 128
+
 // admin serves /healthz, /readyz and /metrics. It carries no data of runs, and
 // still belongs on an address that only operators reach.
 type admin struct {
@@ -64,7 +68,7 @@ func startAdmin(p adminParams) (*admin, error) {
 	}
 	go func() {
 		defer close(a.done)
-		if err := a.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		if err := a.server.Serve(bounded(l, maxConns)); !errors.Is(err, http.ErrServerClosed) {
 			p.Logger.Error("admin.stopped", "error", err)
 		}
 	}()
@@ -93,7 +97,7 @@ func adminHandler(p adminParams) http.Handler {
 		answer(w, http.StatusOK, map[string]any{"status": "ready"})
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(p.Gather, promhttp.HandlerOpts{
-		ErrorLog:      slog.NewLogLogger(p.Logger.Handler(), slog.LevelWarn),
+		ErrorLog:      metricsLog{p.Logger},
 		ErrorHandling: promhttp.ContinueOnError, // what cannot be had is for the log, not for whoever asks
 	}))
 	return mux

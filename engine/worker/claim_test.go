@@ -149,8 +149,9 @@ func TestAnIdleWorkerAsksEverMoreRarelyAndMoreSoWhileItIsWoken(t *testing.T) {
 			if n := r.db.Count("Claim") - before; n < c.least || n > c.most {
 				t.Errorf("listening %v: %d claims in an idle minute, want %d to %d", c.listening, n, c.least, c.most)
 			}
-			if n := rest() - restBefore; n > 13 {
-				t.Errorf("listening %v: %d operations for leases and retention in an idle minute, want 13", c.listening, n)
+			// 6 renewals, and up to 7 looks and 2 purges, whose waits vary by a tenth.
+			if n := rest() - restBefore; n > 15 {
+				t.Errorf("listening %v: %d operations for leases and retention in an idle minute, want at most 15", c.listening, n)
 			}
 		})
 	}

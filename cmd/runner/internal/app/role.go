@@ -10,7 +10,7 @@ import (
 type Role string
 
 const (
-	RoleWorker Role = "worker" // claims runs and works them off
+	RoleWorker Role = "worker" // claims runs and works them off, and fires schedules
 	RoleRelay  Role = "relay"  // publishes what an application stages in an outbox
 )
 

@@ -56,6 +56,7 @@ type Attempt struct {
 	count     int // records the run will have
 	recorded  int // bytes of them, as abi.MaxRecorded counts
 
+	pinned   bool // a record of this attempt has pinned the run's module
 	open     openStep
 	clock    time.Time // the run's
 	enqueues map[string]int
@@ -78,6 +79,7 @@ func (r *record) replays() bool { return r.Status != job.StepRetrying }
 type openStep struct {
 	name     string // "" is none
 	once     bool
+	fresh    bool // nothing is recorded of it
 	attempts int  // bodies that failed before
 	unsure   bool // its end was written and the answer lost: it may be recorded
 	began    time.Time
@@ -246,6 +248,14 @@ func (a *Attempt) diverged(what string) error {
 		Fix: "deploy the module that recorded the steps, or retry the run from the first step that differs; " +
 			"outside steps a handler may depend on its input and on steps only",
 	}
+}
+
+// pin is the digest that a record has to pin: the first one of the attempt does.
+func (a *Attempt) pin() string {
+	if a.pinned {
+		return ""
+	}
+	return a.p.Module
 }
 
 // lost is the answer to a write whose claim is someone else's. It ends the

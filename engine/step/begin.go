@@ -49,7 +49,8 @@ func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlag
 	if r == nil {
 		a.count++
 	}
-	a.open = openStep{name: name, once: flags&abi.StepOnce != 0, attempts: attempts, began: time.Now()}
+	once := flags&abi.StepOnce != 0
+	a.open = openStep{name: name, once: once, fresh: r == nil && !once, attempts: attempts, began: time.Now()}
 	a.ceiling.start(name, a.p.StepTimeout)
 	return abi.StepBegun{State: abi.StepRun}, nil
 }

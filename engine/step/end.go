@@ -50,7 +50,8 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 		// caller's.
 		Output:  bytes.Clone(output),
 		Elapsed: time.Since(a.open.began),
-		Module:  a.p.Module,
+		Module:  a.pin(),
+		New:     a.open.fresh,
 		Enqueue: a.open.enqueue,
 	})
 	if err != nil {
@@ -60,6 +61,7 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 	if !res.Landed {
 		return time.Time{}, a.lost()
 	}
+	a.pinned = true
 	a.deduped(ctx, res.Enqueued)
 	a.recorded += weight(a.open.name, output, nil)
 	a.open = openStep{}

@@ -184,6 +184,9 @@ type StepParams struct {
 	WakeAt   time.Time
 	Elapsed  time.Duration // StartedAt of a new record is the store's now less this
 	Module   string        // digest to pin the run to; "" pins nothing
+	// New says that the caller knows of no record of that name. It is a hint: a
+	// record that exists is replaced all the same.
+	New bool
 	// Enqueue are the runs that commit with the record.
 	Enqueue []EnqueueParams
 	// OutputEnqueued makes the record's output the JSON array of

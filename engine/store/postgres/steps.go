@@ -16,6 +16,7 @@ import (
 var (
 	qListSteps = named("list_steps")
 	qSaveSteps = named("save_steps")
+	qSaveNew   = named("save_new_steps")
 	qHold      = named("hold")
 )
 
@@ -83,10 +84,7 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 	out := make([]store.StepResult, len(batch))
 	rounds := stepRounds(batch)
 	if !any && len(rounds) == 1 {
-		err := s.write(ctx, func(q queryer) error {
-			clear(out)
-			return s.saveRound(ctx, q, batch, rounds[0], out)
-		})
+		err := s.saveOne(ctx, batch, rounds[0], out)
 		if err != nil {
 			return nil, err
 		}
@@ -122,17 +120,22 @@ func stepRounds(batch []store.StepParams) [][]int {
 	slices.SortStableFunc(all, func(a, b int) int { return strings.Compare(batch[a].Ref.RunID, batch[b].Ref.RunID) })
 	var rounds [][]int
 	nth := 0
-	seen := map[string]bool{} // of this run, in this round
+	seen := map[string]bool{}  // of this run, in this round
+	same := func(n int) bool { // as the entry before: of one run
+		return n > 0 && n < len(all) && batch[all[n-1]].Ref.RunID == batch[all[n]].Ref.RunID
+	}
 	for n, i := range all {
 		switch {
-		case n == 0 || batch[all[n-1]].Ref.RunID != batch[i].Ref.RunID:
+		case !same(n):
 			nth = 0
 			clear(seen)
 		case seen[batch[i].Name]:
 			nth++
 			clear(seen)
 		}
-		seen[batch[i].Name] = true
+		if same(n) || same(n+1) {
+			seen[batch[i].Name] = true
+		}
 		for len(rounds) <= nth {
 			rounds = append(rounds, nil)
 		}
@@ -141,7 +144,94 @@ func stepRounds(batch []store.StepParams) [][]int {
 	return rounds
 }
 
+// saveOne saves the only round of a batch that enqueues nothing, by the shorter
+// statement what it can.
+func (s *Store) saveOne(ctx context.Context, batch []store.StepParams, round []int, out []store.StepResult) error {
+	var fresh, others []int
+	for _, i := range round {
+		if p := &batch[i]; isNew(p) && p.Ref.Worker == batch[round[0]].Ref.Worker {
+			fresh = append(fresh, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	save := func(fresh, others []int) error {
+		return s.write(ctx, func(q queryer) error {
+			clear(out)
+			var calls []call
+			for _, c := range []call{saveNewCall(batch, fresh, out), saveCall(batch, others, out)} {
+				if c.st != nil {
+					calls = append(calls, c)
+				}
+			}
+			if len(calls) == 0 {
+				return nil
+			}
+			return s.runAll(ctx, q, calls...)
+		})
+	}
+	err := save(fresh, others)
+	if len(fresh) > 0 && sqlState(err) == "23505" { // unique_violation: not new after all
+		err = save(nil, round)
+	}
+	return err
+}
+
+// isNew reports whether p is a record for save_new_steps.
+func isNew(p *store.StepParams) bool {
+	return p.New && p.Kind == job.KindStep && p.Status == job.StepCompleted && p.Attempts == 0 && p.Error == nil && p.WakeAt.IsZero()
+}
+
+// saveNewCall is the statement for new records of one worker; none if there are
+// none.
+func saveNewCall(batch []store.StepParams, round []int, out []store.StepResult) call {
+	if len(round) == 0 {
+		return call{}
+	}
+	n := len(round)
+	which := make([]int, 0, n)
+	ids, claims, names := newArray(n, 16), newArray(n, 8), newArray(n, 16)
+	elapsed, outputs, modules := newArray(n, 8), newArray(n, 64), newArray(n, 16)
+	for _, i := range round {
+		p := &batch[i]
+		id, ok := parseUUID(p.Ref.RunID)
+		if !ok {
+			continue // no run has that id
+		}
+		which = append(which, i)
+		ids.bytes(id[:])
+		claims.int64(p.Ref.Claim)
+		names.text(enc(p.Name))
+		elapsed.int64(ms(p.Elapsed))
+		outputs.bytes(p.Output)
+		modules.textOrNull(encOrNull(p.Module))
+	}
+	if len(which) == 0 {
+		return call{}
+	}
+	args := []any{enc(batch[which[0]].Ref.Worker), ids, claims, names, elapsed, outputs, modules}
+	return call{st: qSaveNew, args: args, scan: saved(which, out)}
+}
+
+// saved reads which records landed, and when.
+func saved(which []int, out []store.StepResult) func(r *row) error {
+	return func(r *row) error {
+		i := which[r.int()-1]
+		out[i].Landed, out[i].At = true, r.time()
+		return nil
+	}
+}
+
 func (s *Store) saveRound(ctx context.Context, q queryer, batch []store.StepParams, round []int, out []store.StepResult) error {
+	c := saveCall(batch, round, out)
+	if c.st == nil {
+		return nil
+	}
+	return s.run(ctx, q, c)
+}
+
+// saveCall is the statement for any records; none if there are none.
+func saveCall(batch []store.StepParams, round []int, out []store.StepResult) call {
 	var (
 		which                           []int
 		ids                             []pgtype.UUID
@@ -169,14 +259,10 @@ func (s *Store) saveRound(ctx context.Context, q queryer, batch []store.StepPara
 		outputs = append(outputs, p.Output)
 	}
 	if len(which) == 0 {
-		return nil
+		return call{}
 	}
 	args := []any{ids, workers, claims, names, kinds, statuses, attempts, sleeps, wakes, elapsed, failures, outputs, modules}
-	return s.run(ctx, q, call{st: qSaveSteps, args: args, scan: func(r *row) error {
-		i := which[r.int()-1]
-		out[i].Landed, out[i].At = true, r.time()
-		return nil
-	}})
+	return call{st: qSaveSteps, args: args, scan: saved(which, out)}
 }
 
 // hold says which refs are held, and has their rows stay as they are until the

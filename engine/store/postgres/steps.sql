@@ -37,6 +37,29 @@ WITH u AS MATERIALIZED (
 )
 SELECT ord, {now} FROM held
 
+-- name: save_new_steps
+-- $1 worker, $2 ids, $3 claims, $4 names, $5 ms since the body began, $6 outputs,
+-- $7 modules or NULL. Completed steps of which there is no record: most there are.
+-- Fails if there is one after all, which costs less than to look. The fence is
+-- that of save_steps.
+WITH held AS (
+  SELECT u.*, u.module IS NOT NULL AND r.module IS DISTINCT FROM u.module AS pins
+  FROM unnest($2::uuid[], $3::bigint[], $4::text[], $5::bigint[], $6::bytea[], $7::text[]) WITH ORDINALITY
+    u(id, claim, name, elapsed, output, module, ord)
+  JOIN {schema}.running r ON r.id {of_u}
+  WHERE r.worker = $1 AND r.claims = u.claim
+  FOR NO KEY UPDATE OF r
+), pin AS (
+  UPDATE {schema}.running r SET module = u.module
+  FROM (SELECT DISTINCT ON (h.id) h.id, h.module FROM held h WHERE h.pins ORDER BY h.id, h.ord DESC) u
+  WHERE r.id {of_u}
+), saved AS (
+  INSERT INTO {schema}.steps (run_id, name, ordinal, kind, status, attempts, started_at, finished_at, output)
+  SELECT id, name, nextval({step_ordinal}), 'step', 'completed', 0, {now} - elapsed * interval '1 millisecond', {now}, output
+  FROM (SELECT * FROM held ORDER BY ord) h
+)
+SELECT ord, {now} FROM held
+
 -- name: hold
 -- $1 ids, $2 workers, $3 claims: which of them are held, locked until the end of
 -- the transaction.

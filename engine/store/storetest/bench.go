@@ -227,7 +227,7 @@ func benchSteps(b *testing.B, s store.Store) {
 	workersDo(runs, b.N, func(i int) {
 		r := res.Runs[i%runs]
 		out, err := s.SaveSteps(b.Context(), []store.StepParams{{
-			Ref: refOf(r), Name: fmt.Sprintf("step %d", i), Kind: job.KindStep, Status: job.StepCompleted, Output: []byte(`{"charged":true,"id":"ch_123"}`),
+			Ref: refOf(r), Name: fmt.Sprintf("step %d", i), Kind: job.KindStep, Status: job.StepCompleted, Output: []byte(`{"charged":true,"id":"ch_123"}`), New: true,
 		}})
 		if err != nil || !out[0].Landed {
 			b.Errorf("step: %v, %v", out, err)

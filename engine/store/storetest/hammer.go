@@ -161,7 +161,7 @@ func (h *hammer) attempt(r *rand.Rand, run job.Run, n int) bool {
 	ref := refOf(run)
 	for range r.IntN(3) {
 		name, output := string(rune('a'+r.IntN(4))), fmt.Sprintf("%s/%d", ref.Worker, n)
-		res, err := h.db.SaveSteps(h.ctx, []store.StepParams{{Ref: ref, Name: name, Kind: job.KindStep, Status: job.StepCompleted, Output: []byte(output)}})
+		res, err := h.db.SaveSteps(h.ctx, []store.StepParams{{Ref: ref, Name: name, Kind: job.KindStep, Status: job.StepCompleted, Output: []byte(output), New: true}})
 		if h.failed("save step", err) {
 			return false
 		}

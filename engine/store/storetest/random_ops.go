@@ -78,6 +78,10 @@ func (x *random) aStep() store.StepParams {
 		Status: pick(x, job.StepCompleted, job.StepCompleted, job.StepStarted, job.StepFailed, job.StepRetrying),
 		Error:  x.aFailure(), Elapsed: pick(x, 0, time.Second), Module: pick(x, "", "", "m1", "m2"),
 	}
+	p.New = x.odds(2) // a hint, right or wrong
+	if x.odds(3) {    // what most records are
+		p.Status, p.Attempts, p.Error = job.StepCompleted, 0, nil
+	}
 	if x.odds(4) {
 		p.Enqueue, p.OutputEnqueued = x.newRuns(2), x.odds(2)
 	}

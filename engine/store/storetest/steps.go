@@ -74,6 +74,45 @@ var stepTests = []test{
 			e.Fatalf("step (-want +got):\n%s", d)
 		}
 	}},
+	{"a step that is said to be new is saved, and replaces a record all the same", func(e *env) {
+		r := e.start("w", store.EnqueueParams{})
+		other := e.start("w", store.EnqueueParams{})
+		stale := refOf(other)
+		stale.Claim++
+		fresh := func(ref job.Ref, name, output string) store.StepParams {
+			return store.StepParams{Ref: ref, Name: name, Kind: job.KindStep, Status: job.StepCompleted, New: true,
+				Output: []byte(output), Elapsed: time.Second, Module: "m"}
+		}
+		res, err := e.db.SaveSteps(e.ctx, []store.StepParams{
+			fresh(refOf(r), "b", "1"), fresh(stale, "b", "2"), fresh(refOf(r), "a", "3"),
+			fresh(job.Ref{RunID: "?", Worker: "w", Claim: 1}, "b", "4"), fresh(refOf(other), "b", "5"),
+			{Ref: refOf(other), Name: "once", Kind: job.KindStep, Status: job.StepStarted},
+		})
+		if err != nil {
+			e.Fatal(err)
+		}
+		for i, want := range []bool{true, false, true, false, true, true} {
+			if res[i].Landed != want || want != !res[i].At.IsZero() {
+				e.Errorf("entry %d: %+v, want landed %t", i, res[i], want)
+			}
+		}
+		want := []job.Step{
+			{Name: "b", Seq: 1, Kind: job.KindStep, Status: job.StepCompleted, Output: []byte("1"), StartedAt: res[0].At.Add(-time.Second), FinishedAt: res[0].At},
+			{Name: "a", Seq: 2, Kind: job.KindStep, Status: job.StepCompleted, Output: []byte("3"), StartedAt: res[0].At.Add(-time.Second), FinishedAt: res[0].At},
+		}
+		if d := cmp.Diff(want, e.steps(r.ID)); d != "" {
+			e.Errorf("steps (-want +got):\n%s", d)
+		}
+		if got := e.get(r.ID); got.Module != "m" {
+			e.Errorf("pinned to %q", got.Module)
+		}
+		if res := e.saveStep(fresh(refOf(other), "once", "6")); !res.Landed {
+			e.Error("a record that stood in the way was not replaced")
+		}
+		if got := e.steps(other.ID); len(got) != 2 || got[1].Status != job.StepCompleted || string(got[1].Output) != "6" {
+			e.Errorf("steps %+v", got)
+		}
+	}},
 	// (C7, P8)
 	{"a stale claim writes no step and enqueues nothing", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})

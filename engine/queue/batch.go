@@ -35,6 +35,7 @@ type batcher[P, R any] struct {
 	write   func(ctx context.Context, batch []P) ([]R, error)
 	size    func(*P) int
 	observe func(entries int)
+	again   func(*P)      // if not nil, prepares an entry to be written once more
 	limit   time.Duration // of one write; 0 is writeTimeout
 	// outlasts reports whether an error is waited out; nil is transient.
 	outlasts func(error) bool
@@ -175,6 +176,11 @@ func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 			return
 		}
 		unsure = unsure || errors.Is(err, store.ErrUnknown) || errors.Is(err, context.DeadlineExceeded)
+		if b.again != nil {
+			for i := range batch {
+				b.again(&batch[i].p)
+			}
+		}
 		if !b.waitsOut(err) {
 			b.alone(batch, err, unsure)
 			return

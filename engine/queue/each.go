@@ -99,6 +99,7 @@ func (e *each) write(ctx context.Context, start, end int) ([]store.EnqueueResult
 // oneByOne writes a chunk entry by entry, up to the first whose outcome is open.
 func (e *each) oneByOne(ctx context.Context, start, end int) (at int, err error) {
 	for i := start; i < end; i++ {
+		e.good[i].Minted = false
 		results, err := e.write(ctx, i, i+1)
 		switch {
 		case err == nil:

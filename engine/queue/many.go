@@ -97,7 +97,12 @@ func (q *Queue) insert(ctx context.Context, chunk []store.EnqueueParams, write I
 		},
 		size:    func(*[]store.EnqueueParams) int { return 0 },
 		observe: func(int) { q.metrics.Batch("enqueue", len(chunk)) },
-		limit:   writeTimeout + time.Duration(len(chunk))*entryTime,
+		again: func(one *[]store.EnqueueParams) {
+			for i := range *one {
+				(*one)[i].Minted = false
+			}
+		},
+		limit: writeTimeout + time.Duration(len(chunk))*entryTime,
 	}
 	patience, cancel := context.WithTimeout(ctx, enqueuePatience)
 	defer cancel()

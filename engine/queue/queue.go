@@ -54,6 +54,7 @@ func New(cfg Config) *Queue {
 		write:   q.store.Enqueue,
 		size:    func(p *store.EnqueueParams) int { return len(p.Input) },
 		observe: func(n int) { q.metrics.Batch("enqueue", n) },
+		again:   func(p *store.EnqueueParams) { p.Minted = false },
 	}
 	q.settles = batcher[store.SettleParams, store.SettleResult]{
 		write:    q.store.Settle,

@@ -138,7 +138,7 @@ func (q *Queue) prepare(r *Request, p *store.EnqueueParams) error {
 		ID: id, Job: j.Name, Queue: j.Queue, Tenant: tenant, Key: key, Input: input,
 		Priority: j.Priority, MaxAttempts: max(j.Retry.Attempts, 1),
 		RunAt: r.RunAt, Delay: r.Delay,
-		Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
+		Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent, Minted: r.ID == "",
 	}
 	return overrides(r, p)
 }

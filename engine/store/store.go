@@ -70,6 +70,9 @@ type EnqueueParams struct {
 	Parent      string
 	EnqueuedBy  string
 	Traceparent string
+	// Minted says that ID was made from random bits for this very write, which is
+	// made for the first time: no run has it, and nobody knows it.
+	Minted bool
 }
 
 // EnqueueResult says which run stands for an entry.

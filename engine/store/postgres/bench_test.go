@@ -42,7 +42,7 @@ func enqueueN(tb testing.TB, s *Store, n, batch int, tenant func(i int) string) 
 		entries := make([]store.EnqueueParams, 0, batch)
 		for ; len(entries) < batch && i < n; i++ {
 			entries = append(entries, store.EnqueueParams{
-				ID: newID(), Job: "bench/noop", Queue: "q", Tenant: tenant(i), Input: []byte(`{"n":1,"text":"an input of usual size"}`), MaxAttempts: 3,
+				ID: newID(), Job: "bench/noop", Queue: "q", Tenant: tenant(i), Input: []byte(`{"n":1,"text":"an input of usual size"}`), MaxAttempts: 3, Minted: true,
 			})
 		}
 		if _, err := s.Enqueue(context.Background(), entries); err != nil {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // copyMin is the least batch that goes in by COPY: it takes three round trips
@@ -44,14 +46,17 @@ func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error)
 		}
 	}
 	into := pgx.Identifier{s.cfg.Schema, "waiting"}.Sanitize() + " (" + copyColumns + ")"
+	if b.new && len(apart) == 0 && len(notify) == 0 {
+		return nil, s.copyAlone(ctx, b, into)
+	}
 	inputs := pgx.Identifier{s.cfg.Schema, "inputs"}.Sanitize() + " (run_id, input)"
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		rows := copyEncoder{b: b}
-		if err := copyTo(ctx, tx, into, len(all), func(w *copyBuffer, n int) { rows.run(w, n) }); err != nil {
+		if err := copyTo(ctx, tx.Conn(), into, len(all), func(w *copyBuffer, n int) { rows.run(w, n) }); err != nil {
 			return err
 		}
 		if len(apart) > 0 {
-			err := copyTo(ctx, tx, inputs, len(apart), func(w *copyBuffer, n int) {
+			err := copyTo(ctx, tx.Conn(), inputs, len(apart), func(w *copyBuffer, n int) {
 				w.fields(2)
 				w.bytes(b.ids[apart[n]][:])
 				w.bytes(b.batch[apart[n]].Input)
@@ -60,9 +65,15 @@ func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error)
 				return err
 			}
 		}
-		calls := []call{b.check(all)}
+		var calls []call
+		if !b.new {
+			calls = append(calls, b.check(all))
+		}
 		if len(notify) > 0 {
 			calls = append(calls, s.notes.call(notify))
+		}
+		if len(calls) == 0 {
+			return nil
 		}
 		return s.runAll(ctx, tx, calls...)
 	})
@@ -78,10 +89,43 @@ func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error)
 	return nil, nil
 }
 
+// copyAlone is copyNew of runs that are new and need nothing but their rows: the
+// COPY is the transaction. Large batches go in as two halves at a time, which keeps
+// the server and this process busy together.
+func (s *Store) copyAlone(ctx context.Context, b *entries, into string) error {
+	part := func(from, to int) error {
+		return s.on(ctx, func(c *pgx.Conn) (sent bool, err error) {
+			rows := copyEncoder{b: b}
+			return true, copyTo(ctx, c, into, to-from, func(w *copyBuffer, n int) { rows.run(w, from+n) })
+		})
+	}
+	n := len(b.batch)
+	var err error
+	if n < 2*copyMin {
+		err = part(0, n)
+	} else {
+		other := make(chan error, 1)
+		go func() { other <- part(n/2, n) }()
+		err = part(0, n/2)
+		if second := <-other; (err == nil) != (second == nil) {
+			err = errors.Join(err, second, store.ErrUnknown) // one of them is in
+		} else {
+			err = errors.Join(err, second)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	for i := range b.batch {
+		b.enter(i, job.Ready, true)
+	}
+	return nil
+}
+
 // copyTo sends n rows in the binary format of COPY.
-func copyTo(ctx context.Context, tx pgx.Tx, into string, n int, row func(w *copyBuffer, n int)) error {
+func copyTo(ctx context.Context, c *pgx.Conn, into string, n int, row func(w *copyBuffer, n int)) error {
 	r := &copyReader{n: n, row: row}
-	_, err := tx.Conn().PgConn().CopyFrom(ctx, r, "COPY "+into+" FROM STDIN (FORMAT binary)")
+	_, err := c.PgConn().CopyFrom(ctx, r, "COPY "+into+" FROM STDIN (FORMAT binary)")
 	return err
 }
 

@@ -37,7 +37,7 @@ func BenchmarkCPU(b *testing.B) {
 					for _, name := range []string{"step-1", "step-2"} {
 						steps := make([]store.StepParams, len(res.Runs))
 						for i, r := range res.Runs {
-							steps[i] = store.StepParams{Ref: refOf(r), Name: name, Kind: job.KindStep, Status: job.StepCompleted, Output: []byte(`{"ok":true}`)}
+							steps[i] = store.StepParams{Ref: refOf(r), Name: name, Kind: job.KindStep, Status: job.StepCompleted, Output: []byte(`{"ok":true}`), New: true}
 						}
 						if _, err := s.SaveSteps(ctx, steps); err != nil {
 							b.Fatal(err)

@@ -112,7 +112,9 @@ func (s *Store) enqueueNew(ctx context.Context, b *entries) (left []int, err err
 	err = s.write(ctx, func(q queryer) error {
 		b.clear(all)
 		calls := b.insert(all, false, func(id uuid, state job.State, soon bool) { b.enter(index[id], state, soon) })
-		calls = append(calls, b.check(all))
+		if !b.new {
+			calls = append(calls, b.check(all))
+		}
 		if len(notify) > 0 {
 			calls = append(calls, s.notes.call(notify))
 		}

@@ -29,15 +29,17 @@ type entries struct {
 	keyed   bool // some have a key that is not their own id
 	byID    bool // some have a key that is an id: their own, or another
 	tangled bool // an entry's key is the id of another entry
+	new     bool // every id is new, and no key is the text of another: nothing to check
 	results []store.EnqueueResult
 	soon    []bool // inserted, and due within the second
 }
 
 // newEntries refuses what could not be stored as the id it is.
 func newEntries(batch []store.EnqueueParams) (*entries, error) {
-	b := &entries{batch: batch, ids: make([]uuid, len(batch))}
+	b := &entries{batch: batch, ids: make([]uuid, len(batch)), new: true}
 	for i := range batch {
 		p := &batch[i]
+		b.new = b.new && p.Minted
 		var ok bool
 		if b.ids[i], ok = parseUUID(p.ID); !ok {
 			return nil, &abi.Error{Code: job.CodeIDInvalid, Message: "the id " + p.ID + " is not a lower-case UUID"}
@@ -53,6 +55,7 @@ func newEntries(batch []store.EnqueueParams) (*entries, error) {
 		if _, isID := parseUUID(p.Key); isID {
 			b.byID = true
 			b.tangled = b.tangled || !own
+			b.new = b.new && own
 		}
 	}
 	b.tangled = b.tangled && b.tangle()

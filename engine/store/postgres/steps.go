@@ -148,12 +148,19 @@ func stepRounds(batch []store.StepParams) [][]int {
 // statement what it can.
 func (s *Store) saveOne(ctx context.Context, batch []store.StepParams, round []int, out []store.StepResult) error {
 	var fresh, others []int
-	for _, i := range round {
-		if p := &batch[i]; isNew(p) && p.Ref.Worker == batch[round[0]].Ref.Worker {
-			fresh = append(fresh, i)
-		} else {
-			others = append(others, i)
+	for from := 0; from < len(round); {
+		// A run's records are reached in their order: all of them go one way.
+		to, all := from, true
+		for ; to < len(round) && batch[round[to]].Ref.RunID == batch[round[from]].Ref.RunID; to++ {
+			p := &batch[round[to]]
+			all = all && isNew(p) && p.Ref.Worker == batch[round[0]].Ref.Worker
 		}
+		if all {
+			fresh = append(fresh, round[from:to]...)
+		} else {
+			others = append(others, round[from:to]...)
+		}
+		from = to
 	}
 	save := func(fresh, others []int) error {
 		return s.write(ctx, func(q queryer) error {

@@ -99,8 +99,9 @@ func (x *random) newRun() store.EnqueueParams {
 	if x.odds(10) {
 		p.Input = make([]byte, 3000)
 	}
+	p.Minted = x.odds(2) // as it is
 	if x.odds(20) {
-		p.ID = x.anyRun()
+		p.ID, p.Minted = x.anyRun(), false
 	}
 	return p
 }

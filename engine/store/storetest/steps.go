@@ -76,7 +76,8 @@ var stepTests = []test{
 	}},
 	{"a step that is said to be new is saved, and replaces a record all the same", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
-		other := e.start("w", store.EnqueueParams{})
+		e.add(store.EnqueueParams{})
+		other := e.claimOne("w")
 		stale := refOf(other)
 		stale.Claim++
 		fresh := func(ref job.Ref, name, output string) store.StepParams {

@@ -65,6 +65,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.Use(e.worker)
 	e.client.cancelled = e.worker.Cancelled
 	if !cfg.NoSchedules {
 		if err := e.schedules(); err != nil {

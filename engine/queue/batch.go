@@ -71,17 +71,23 @@ func (b *batcher[P, R]) submit(ctx context.Context, p P, done func(R, error)) {
 // do is submit for a caller who waits. When ctx ends first, the operation may
 // still happen, as the error (ErrUnknown) says; it also says what the store has
 // been in trouble with meanwhile, if it has.
-func (b *batcher[P, R]) do(ctx context.Context, p P) (R, error) { return b.patient(ctx, ctx, p) }
+func (b *batcher[P, R]) do(ctx context.Context, p P) (R, error) { return b.patient(ctx, ctx, p, nil) }
 
 // patient is do for an operation that is given up when patience ends, but not in
-// the middle of a try: one that makes headway is waited for until ctx ends.
-func (b *batcher[P, R]) patient(ctx, patience context.Context, p P) (R, error) {
+// the middle of a try: one that makes headway is waited for until ctx ends. first,
+// if not nil, hears the answer in any case, as done of submit does.
+func (b *batcher[P, R]) patient(ctx, patience context.Context, p P, first func(R, error)) (R, error) {
 	type answer struct {
 		r   R
 		err error
 	}
 	c := make(chan answer, 1)
-	b.submit(patience, p, func(r R, err error) { c <- answer{r, err} })
+	b.submit(patience, p, func(r R, err error) {
+		if first != nil {
+			first(r, err)
+		}
+		c <- answer{r, err}
+	})
 	select {
 	case a := <-c:
 		return a.r, a.err

@@ -27,7 +27,7 @@ func (q *Queue) Enqueue(ctx context.Context, r Request) (Result, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, enqueuePatience)
 	defer cancel()
-	res, err := q.enqueues.do(ctx, p)
+	res, err := q.enqueues.patient(ctx, ctx, p, q.handOver(&p))
 	if err != nil {
 		q.metrics.Enqueued("failed", 1)
 		return Result{}, err

@@ -106,5 +106,5 @@ func (q *Queue) insert(ctx context.Context, chunk []store.EnqueueParams, write I
 	}
 	patience, cancel := context.WithTimeout(ctx, enqueuePatience)
 	defer cancel()
-	return whole.patient(ctx, patience, chunk)
+	return whole.patient(ctx, patience, chunk, nil)
 }

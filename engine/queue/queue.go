@@ -38,6 +38,7 @@ type Queue struct {
 	manifest func() *manifest.Manifest
 	log      *slog.Logger
 	metrics  *metrics.Metrics
+	places   Places // nil: runs are claimed
 
 	enqueues batcher[store.EnqueueParams, store.EnqueueResult]
 	settles  batcher[store.SettleParams, store.SettleResult]

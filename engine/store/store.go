@@ -73,13 +73,25 @@ type EnqueueParams struct {
 	// Minted says that ID was made from random bits for this very write, which is
 	// made for the first time: no run has it, and nobody knows it.
 	Minted bool
+	// Worker, when not empty, would begin the run at once. A store that HandsOver
+	// may insert the run as claimed by it, in the one write, if a claim by that
+	// worker now would take it and nothing before it: the worker holds a lease, the
+	// queue is not paused, and nothing else in it is due.
+	Worker string
 }
 
 // EnqueueResult says which run stands for an entry.
 type EnqueueResult struct {
 	ID      string
 	Deduped bool
-	State   job.State // ready or delayed; of a deduped entry: the holder's
+	State   job.State // ready or delayed, running with Run; of a deduped entry: the holder's
+	// Run, when not nil, was claimed for EnqueueParams.Worker, as Claim would have.
+	Run *job.Run
+}
+
+// HandsOver marks a store that heeds EnqueueParams.Worker.
+type HandsOver interface {
+	HandsOver()
 }
 
 // Claimer hands out due runs.

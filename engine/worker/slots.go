@@ -120,6 +120,19 @@ func (s *slots) take(name string) bool {
 	return true
 }
 
+// spare takes a slot for a run that was not claimed, if the queue has one that no
+// claim waits for.
+func (s *slots) spare(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	q, ok := s.queues[name]
+	if !ok || q.room() <= 0 || q.hungry {
+		return false
+	}
+	q.busy++
+	return true
+}
+
 // claimed notes for each asked queue whether it may have had more.
 func (s *slots) claimed(asked []store.QueueLimit, got map[string]int) {
 	s.mu.Lock()

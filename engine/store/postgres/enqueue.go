@@ -29,8 +29,11 @@ func (s *Store) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]sto
 		return nil, err
 	}
 	fast := s.enqueueNew
-	if b.copyable() {
+	switch {
+	case b.copyable():
 		fast = s.copyNew
+	case s.handable(b):
+		fast = s.enqueueFor
 	}
 	left, err := fast(ctx, b)
 	if err != nil {

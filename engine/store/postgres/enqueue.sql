@@ -33,6 +33,38 @@ FROM u WHERE coalesce(u.key, '') = '' OR $15 OR u.id IN (SELECT k.run_id FROM k)
 ON CONFLICT DO NOTHING
 RETURNING id, state, run_at <= {now} + interval '1 second' AS soon
 
+-- name: enqueue_for
+-- $1 worker, $2 ids, $3 jobs, $4 queues, $5 tenants, $6 keys (NULL, or '' for their
+-- own ids), $7 inputs, $8 priorities, $9 attempts, $10 parents, $11 by whom, $12
+-- traceparents. New runs, due now and under no key of others: claimed by the worker
+-- where a claim would find nothing before them, else to wait. The lock on the
+-- worker's row is that of a claim.
+WITH u AS MATERIALIZED (
+  SELECT u.* FROM unnest($2::uuid[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::smallint[], $9::integer[],
+    $10::uuid[], $11::text[], $12::text[]) u(id, job, queue, tenant, key, input, priority, max_attempts, parent, enqueued_by, traceparent)
+), alive AS (
+  SELECT 1 FROM {schema}.workers WHERE id = $1 AND expires_at > {now} FOR KEY SHARE
+), idle AS MATERIALIZED (
+  SELECT q.queue FROM (SELECT DISTINCT queue FROM u) q
+  WHERE EXISTS (SELECT FROM alive)
+    AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = q.queue AND p.paused_at IS NOT NULL)
+    AND (SELECT 1 FROM {schema}.waiting w WHERE w.queue = q.queue AND w.state = 'ready' LIMIT 1) IS NULL
+    AND (SELECT 1 FROM {schema}.waiting w WHERE w.queue = q.queue AND w.state IN ('delayed', 'suspended') AND w.run_at <= {now} LIMIT 1) IS NULL
+), begun AS (
+  INSERT INTO {schema}.running (id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans,
+    run_at, created_at, started_at, claimed_at, worker, parent, enqueued_by, traceparent, input)
+  SELECT id, job, queue, tenant, key, priority, 1, max_attempts, 1, 0, {now}, {now}, {now}, {now}, $1, parent, enqueued_by, traceparent, input
+  FROM u WHERE u.queue IN (SELECT queue FROM idle)
+  RETURNING id
+), resting AS (
+  INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, max_attempts, run_at, created_at,
+    parent, enqueued_by, traceparent, input)
+  SELECT id, job, queue, tenant, key, 'ready', priority, max_attempts, {now}, {now}, parent, enqueued_by, traceparent, input
+  FROM u WHERE u.queue NOT IN (SELECT queue FROM idle)
+  RETURNING id
+)
+SELECT id, true, {now} FROM begun UNION ALL SELECT id, false, {now} FROM resting
+
 -- name: insert_inputs
 -- $1 ids, $2 inputs: of runs that were inserted
 INSERT INTO {schema}.inputs (run_id, input)

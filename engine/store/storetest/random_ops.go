@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,6 +38,58 @@ func (x *random) enqueueIf() {
 	}
 	if x.same(!lenient && x.m.wouldDedupe(batch), err != nil); err == nil {
 		want = x.m.enqueue(batch)
+	}
+	x.same(x.seenResults(want), x.seenResults(got))
+}
+
+// enqueueFor enqueues runs that a worker would begin at once. A store need not hand
+// them over, but may only where a claim would.
+func (x *random) enqueueFor() {
+	worker := x.anyWorker()
+	queue := pick(x, "q1", "q2")
+	batch := x.newRuns(2)
+	for i := range batch {
+		p := &batch[i]
+		p.Worker, p.Queue = worker, queue
+		if x.odds(4) {
+			continue // something may be in the way
+		}
+		p.Key, p.Delay = "", 0
+	}
+	idle := x.m.alive(worker)
+	for _, r := range x.m.runs {
+		idle = idle && !(r.Queue == queue && x.m.due(r))
+	}
+	got, err := x.db.Enqueue(x.ctx, batch)
+	if err != nil {
+		x.Fatal(err)
+	}
+	want := x.m.enqueue(batch)
+	var begun []job.Run
+	for i := range got {
+		if got[i].Run == nil {
+			continue
+		}
+		if !idle || want[i].Deduped {
+			x.Fatalf("run %s was handed over where a claim would not have found it", got[i].ID)
+		}
+		begun = append(begun, *got[i].Run)
+		want[i].State = job.Running
+	}
+	if len(begun) > 0 {
+		slices.SortFunc(begun, func(a, b job.Run) int {
+			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
+		})
+		if problem := x.m.claim(worker, store.QueueLimit{Queue: queue, Limit: len(begun)}, begun); problem != "" {
+			x.Fatalf("runs handed over: %s: %v", problem, ids(begun))
+		}
+		for _, r := range begun {
+			x.same(x.m.runs[r.ID].Run, r)
+			x.claims[r.ID] = append(x.claims[r.ID], refOf(r))
+		}
+	}
+	for i := range got {
+		got[i].Run = nil
 	}
 	x.same(x.seenResults(want), x.seenResults(got))
 }

@@ -78,6 +78,7 @@ func Run(t *testing.T, open Factory) {
 		{"Events", eventTests},
 		{"Invoke", invokeTests},
 		{"Parked", parkedTests},
+		{"Handover", handoverTests},
 		{"Workers", workerTests},
 		{"Reclaim", reclaimTests},
 		{"Operate", operateTests},

@@ -43,6 +43,10 @@ type Queue struct {
 	enqueues batcher[store.EnqueueParams, store.EnqueueResult]
 	settles  batcher[store.SettleParams, store.SettleResult]
 	steps    batcher[store.StepParams, store.StepResult]
+
+	// Instead of the latter two, with a store.Recorder.
+	together bool
+	records  batcher[record, recorded]
 }
 
 // New returns a queue over a store.
@@ -69,6 +73,10 @@ func New(cfg Config) *Queue {
 		observe:  func(n int) { q.metrics.Batch("step", n) },
 		outlasts: mendable,
 	}
+	if to, ok := q.store.(store.Recorder); ok {
+		q.together = true
+		q.records = batcher[record, recorded]{write: q.recordInto(to), size: recordSize, observe: func(int) {}, outlasts: mendable}
+	}
 	return q
 }
 
@@ -78,6 +86,9 @@ func (q *Queue) Wait(ctx context.Context) error {
 		return err
 	}
 	if err := q.settles.wait(ctx); err != nil {
+		return err
+	}
+	if err := q.records.wait(ctx); err != nil {
 		return err
 	}
 	return q.enqueues.wait(ctx)

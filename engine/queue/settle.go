@@ -12,12 +12,20 @@ import (
 // ends, which the caller sets to the end of the lease: after that someone else has the run. It never turns
 // a write that failed into another verdict.
 func (q *Queue) Settle(ctx context.Context, p store.SettleParams) (store.SettleResult, error) {
+	if q.together {
+		r, err := q.records.do(ctx, record{settle: &p})
+		return r.settle, err
+	}
 	return q.settles.do(ctx, p)
 }
 
 // SettleThen is Settle for a caller who does not wait. done is called once, on
 // the goroutine that writes, and must not block.
 func (q *Queue) SettleThen(ctx context.Context, p store.SettleParams, done func(store.SettleResult, error)) {
+	if q.together {
+		q.records.submit(ctx, record{settle: &p}, func(r recorded, err error) { done(r.settle, err) })
+		return
+	}
 	q.settles.submit(ctx, p, done)
 }
 
@@ -25,6 +33,10 @@ func (q *Queue) SettleThen(ctx context.Context, p store.SettleParams, done func(
 // write. It outlasts a store that is away, full, read-only or denies it for as
 // long as ctx lives; a repeat writes the same record under the same ids.
 func (q *Queue) SaveStep(ctx context.Context, p store.StepParams) (store.StepResult, error) {
+	if q.together {
+		r, err := q.records.do(ctx, record{step: &p})
+		return r.step, err
+	}
 	return q.steps.do(ctx, p)
 }
 

@@ -226,6 +226,14 @@ type StepResult struct {
 	Place  int64
 }
 
+// Recorder is a store that writes steps and settles together.
+type Recorder interface {
+	// Record is SaveSteps and Settle, with one commit where it can be: for a
+	// database of which each commit has a sync of its own. An error after which
+	// some may have landed is ErrUnknown.
+	Record(ctx context.Context, steps []StepParams, settles []SettleParams) ([]StepResult, []SettleResult, error)
+}
+
 // Workers keeps the heartbeat rows. A run's lease is its worker's: it lapses
 // with the row, for all runs at once.
 type Workers interface {

@@ -28,21 +28,9 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	any := false
-	for i := range batch {
-		p := &batch[i]
-		if !p.Outcome.Settles(p.To) {
-			return nil, errInvalid("an attempt of run %s cannot be settled as %q to %q", p.Ref.RunID, p.Outcome, p.To)
-		}
-		if p.Step != nil {
-			if err := checkStep(p.Step); err != nil {
-				return nil, err
-			}
-		}
-		if err := checkInvoke(p); err != nil {
-			return nil, err
-		}
-		any = any || p.Step != nil && more(p.Step) || p.Invoke != nil || p.Invoked
+	any, err := checkSettles(batch)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]store.SettleResult, len(batch))
 	if any {
@@ -60,6 +48,27 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 		return nil, afterSome(err, out)
 	}
 	return out, nil
+}
+
+// checkSettles refuses what no attempt can end as, and reports whether any entry
+// is more than the end of an attempt.
+func checkSettles(batch []store.SettleParams) (any bool, err error) {
+	for i := range batch {
+		p := &batch[i]
+		if !p.Outcome.Settles(p.To) {
+			return false, errInvalid("an attempt of run %s cannot be settled as %q to %q", p.Ref.RunID, p.Outcome, p.To)
+		}
+		if p.Step != nil {
+			if err := checkStep(p.Step); err != nil {
+				return false, err
+			}
+		}
+		if err := checkInvoke(p); err != nil {
+			return false, err
+		}
+		any = any || p.Step != nil && more(p.Step) || p.Invoke != nil || p.Invoked
+	}
+	return any, nil
 }
 
 // afterSome is err, which leaves open what happened if some entries landed before.

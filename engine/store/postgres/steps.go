@@ -74,18 +74,14 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	any := false
-	for i := range batch {
-		if err := checkStep(&batch[i]); err != nil {
-			return nil, err
-		}
-		any = any || more(&batch[i])
+	any, err := checkSteps(batch)
+	if err != nil {
+		return nil, err
 	}
 	out := make([]store.StepResult, len(batch))
 	rounds := stepRounds(batch)
 	if !any && len(rounds) == 1 {
-		err := s.saveOne(ctx, batch, rounds[0], out)
-		if err != nil {
+		if err := s.saveOne(ctx, batch, rounds[0], out, nil); err != nil {
 			return nil, err
 		}
 		return out, nil
@@ -93,7 +89,7 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 	var entered []*entries
 	var woken []resting
 	try := 0
-	err := s.inTx(ctx, func(tx pgx.Tx) (err error) {
+	err = s.inTx(ctx, func(tx pgx.Tx) (err error) {
 		try++
 		clear(out)
 		entered, woken, err = s.saveMore(ctx, tx, batch, rounds, out, enqueueModeOf(try))
@@ -110,6 +106,18 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 	}
 	s.woke(woken)
 	return out, nil
+}
+
+// checkSteps refuses what cannot be recorded, and reports whether any entry is more
+// than a row of steps.
+func checkSteps(batch []store.StepParams) (any bool, err error) {
+	for i := range batch {
+		if err := checkStep(&batch[i]); err != nil {
+			return false, err
+		}
+		any = any || more(&batch[i])
+	}
+	return any, nil
 }
 
 // stepRounds parts a batch so that no record is in one part twice, each in the
@@ -144,9 +152,9 @@ func stepRounds(batch []store.StepParams) [][]int {
 	return rounds
 }
 
-// saveOne saves the only round of a batch that enqueues nothing, by the shorter
-// statement what it can.
-func (s *Store) saveOne(ctx context.Context, batch []store.StepParams, round []int, out []store.StepResult) error {
+// saveOne saves the only round of a batch that is nothing more, by the shorter
+// statement what it can, and settles with it what g has, if it is not nil.
+func (s *Store) saveOne(ctx context.Context, batch []store.StepParams, round []int, out []store.StepResult, g *settling) error {
 	var fresh, others []int
 	for from := 0; from < len(round); {
 		// A run's records are reached in their order: all of them go one way.
@@ -170,6 +178,10 @@ func (s *Store) saveOne(ctx context.Context, batch []store.StepParams, round []i
 				if c.st != nil {
 					calls = append(calls, c)
 				}
+			}
+			if g != nil {
+				g.clear()
+				calls = append(calls, g.calls()...)
 			}
 			if len(calls) == 0 {
 				return nil

@@ -87,8 +87,14 @@ type Extras interface {
 	// Features says which optional methods of this Calls do not answer
 	// CodeUnsupported. A host adds the bits of the capabilities it grants.
 	Features() Features
-	// Compensate brackets the undoing of the completed step name.
-	Compensate(ctx context.Context, name string) error
+	// Compensate opens the undoing of a completed step and answers its name: the
+	// last first, of those that began with StepCompensated in this attempt. ""
+	// says that nothing is to be undone, or nothing is left. StepEnd and StepFail
+	// end it as they end a step.
+	//
+	// While a run is being undone, what has no record is refused with
+	// CodeUnwinding: its guest runs only to say how each step is undone.
+	Compensate(ctx context.Context) (string, error)
 	// SQL runs a statement that commits with the open step.
 	SQL(ctx context.Context, request []byte) ([]byte, error)
 }

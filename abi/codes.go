@@ -22,6 +22,9 @@ const (
 	// CodeInvalid: the argument is well-formed bytes but not a valid request
 	// (unknown job, input against its schema); the last result is a JSON Failure.
 	CodeInvalid Code = -8
+	// CodeUnwinding: the run is being undone, and nothing new begins. The guest
+	// ends its handler and then undoes what compensate names.
+	CodeUnwinding Code = -9
 )
 
 // Features are bits that say which optional functions a host serves. One that
@@ -62,6 +65,10 @@ type StepFlags uint32
 // StepOnce records the step's start before the body runs: found started but
 // unfinished by a later attempt, the run stops with X_STEP_OUTCOME_UNKNOWN.
 const StepOnce StepFlags = 1
+
+// StepCompensated says that the guest can undo the step: if the run fails for
+// good, compensate names it.
+const StepCompensated StepFlags = 2
 
 // FailureKind says how a failure is treated.
 type FailureKind uint32

@@ -129,8 +129,8 @@ var (
 var Imports = []Func{
 	// attempt() -> n: the number of this attempt, from 1.
 	{FuncAttempt, none, one, false},
-	// compensate(name, n) -> 0 | CodeUnsupported: the guest is about to undo the completed step name.
-	{FuncCompensate, two, one, false},
+	// compensate() -> length: the name of the completed step to undo now is the last result, and its undoing is open, to be ended by step_end or step_fail; 0: there is nothing to undo.
+	{FuncCompensate, none, one, false},
 	// enqueue(p, n) -> length: JSON EnqueueParams, or an array of them; last result is the JSON array of EnqueueResult.
 	{FuncEnqueue, two, one, false},
 	// fail(kind, p, n) -> 0: JSON Failure with FailureKind; runner_run then returns RunFailed.

@@ -71,5 +71,5 @@ func (s *script) Log(_ context.Context, _ abi.Level, line string) {
 }
 func (s *script) Progress(context.Context, int, string)       {}
 func (s *script) Features() abi.Features                      { return 0 }
-func (s *script) Compensate(context.Context, string) error    { return nil }
+func (s *script) Compensate(context.Context) (string, error)  { return "", nil }
 func (s *script) SQL(context.Context, []byte) ([]byte, error) { return []byte("null"), nil }

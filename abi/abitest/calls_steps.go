@@ -210,7 +210,7 @@ func optional(h *callsTest) {
 		bit  abi.Features
 		call func() error
 	}{
-		{"Compensate", abi.FeatureCompensate, func() error { return h.calls.Compensate(bg, "a") }},
+		{"Compensate", abi.FeatureCompensate, func() error { _, err := h.calls.Compensate(bg); return err }},
 		{"Invoke", abi.FeatureInvoke, func() error {
 			_, _, err := h.calls.Invoke(bg, []abi.EnqueueParams{{Job: "child", Input: []byte("1")}}, 1)
 			return err

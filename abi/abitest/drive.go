@@ -28,9 +28,11 @@ func (m *Memory) Settle(out abi.Outcome) (again bool) {
 		}
 		return true
 	case out.Kind == abi.Stopped && errors.As(out.Err, &retry):
-		return m.again(retry.Failure)
+		return m.again(retry.Failure) || m.unwinds(out)
+	case out.Kind == abi.Failed && m.ended():
+		return false
 	case out.Kind == abi.Failed, out.Kind == abi.Crashed:
-		return m.again(out.Failure)
+		return m.again(out.Failure) || m.unwinds(out)
 	}
 	return false
 }
@@ -66,7 +68,7 @@ func Drive(ctx context.Context, g abi.Guest, m *Memory, handler string, input []
 	for {
 		out := g.Run(ctx, m.Attempt(handler, input), m)
 		if !m.Settle(out) || m.Runs() >= maxRuns {
-			return out
+			return m.final(out)
 		}
 	}
 }

@@ -88,7 +88,7 @@ var resultCases = []guestCase{
 			f.tell(c, abi.FuncPublish, "topic", "", "null")
 			f.tell(c, abi.FuncWaitEvent, "w", "topic", "", int64(1))
 			f.tell(c, abi.FuncInvoke, `{"job":"child"}`, 0)
-			f.tell(c, abi.FuncCompensate, "s")
+			f.tell(c, abi.FuncCompensate)
 			f.do(c, abi.FuncFeatures).I64Const(int64(abi.FeatureInvoke | abi.FeaturePublish | abi.FeatureWaitEvent | abi.FeatureSQL | abi.FeatureCompensate))
 			c.Op(wasmasm.I64And, wasmasm.I32WrapI64).Call(f.say)
 			f.done(c)

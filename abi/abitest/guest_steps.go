@@ -87,7 +87,7 @@ var stepCases = []guestCase{
 		f.run(c, abi.FuncStepEnd, "1")
 		f.run(c, abi.FuncStepEnd, "1")
 	}),
-	violates("an unknown flag", abi.FuncStepBegin, func(f *fixture, c *wasmasm.Code) { f.run(c, abi.FuncStepBegin, "s", 2) }),
+	violates("an unknown flag", abi.FuncStepBegin, func(f *fixture, c *wasmasm.Code) { f.run(c, abi.FuncStepBegin, "s", 4) }),
 	violates("an unknown kind of a step's failure", abi.FuncStepFail, func(f *fixture, c *wasmasm.Code) {
 		f.run(c, abi.FuncStepBegin, "s", 0)
 		f.run(c, abi.FuncStepFail, -1, `{"message":"m"}`)

@@ -23,6 +23,8 @@ type Config struct {
 	Events []Event
 	// Invoke runs a child; if nil, a child answers null.
 	Invoke func(child abi.EnqueueParams) ([]byte, *abi.Failure)
+	// Compensates says that completed steps are undone when the run fails for good.
+	Compensates bool
 	// Unsupported are optional functions that answer abi.CodeUnsupported.
 	Unsupported abi.Features
 }
@@ -129,14 +131,21 @@ type Memory struct {
 	note     string
 	calls    []string
 
+	unwound *abi.Outcome // how the attempt ended after which the run is undone
+	from    int          // its number
+	undone  []string     // steps, in that order
+
 	// Of the present attempt.
-	used    map[string]bool // names asked for
-	reached int             // records passed in order
-	open    *Record         // the step whose body runs
-	staged  []Sent          // what the open step sent
-	sends   map[string]int  // ordinals of sends outside steps
-	places  map[place]int   // where the next wait for a topic and key begins
-	lost    bool            // the attempt was unwound: no call may follow
+	undo     []*Record       // completed steps that the guest can undo
+	undoing  *Record         // the step whose undoing is open
+	undoable bool            // the guest can undo the step that is open
+	used     map[string]bool // names asked for
+	reached  int             // records passed in order
+	open     *Record         // the step whose body runs
+	staged   []Sent          // what the open step sent
+	sends    map[string]int  // ordinals of sends outside steps
+	places   map[place]int   // where the next wait for a topic and key begins
+	lost     bool            // the attempt was unwound: no call may follow
 }
 
 var _ abi.Calls = (*Memory)(nil)
@@ -175,6 +184,7 @@ func (m *Memory) Attempt(handler string, input []byte) abi.Attempt {
 	m.runs++
 	m.used, m.sends = map[string]bool{}, map[string]int{}
 	m.reached, m.open, m.staged, m.lost = 0, nil, nil, false
+	m.undo, m.undoing = nil, nil
 	return abi.Attempt{
 		Handler: handler,
 		Input:   input,
@@ -248,6 +258,13 @@ func (m *Memory) Sent() []Sent {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sent[:len(m.sent):len(m.sent)]
+}
+
+// Undone are the names of the steps that were undone, in that order.
+func (m *Memory) Undone() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.undone[:len(m.undone):len(m.undone)]
 }
 
 // Lines are the guest's log lines, those of a replayed prefix left out.

@@ -30,11 +30,12 @@ func (m *Memory) Progress(_ context.Context, permille int, note string) {
 }
 
 // Features implements abi.Extras.
-func (m *Memory) Features() abi.Features { return allFeatures &^ m.cfg.Unsupported }
-
-// Compensate implements abi.Extras; it is not served.
-func (m *Memory) Compensate(context.Context, string) error {
-	return &abi.Refusal{Code: abi.CodeUnsupported}
+func (m *Memory) Features() abi.Features {
+	f := allFeatures
+	if m.cfg.Compensates {
+		f |= abi.FeatureCompensate
+	}
+	return f &^ m.cfg.Unsupported
 }
 
 // SQL implements abi.Extras; it is not served.

@@ -42,6 +42,11 @@ func (m *Memory) reach(fn, name string) (*Record, error) {
 		return nil, m.lose(violation(fn, "the name %q is used twice in one attempt", name))
 	}
 	m.used[name] = true
+	if m.reached == len(m.records) || m.records[m.reached].Name == name && m.records[m.reached].Status == Retrying {
+		if err := m.forward(); err != nil {
+			return nil, err
+		}
+	}
 	if m.reached < len(m.records) {
 		r := m.records[m.reached]
 		if r.Name != name || r.Kind != fn {
@@ -78,12 +83,22 @@ func (m *Memory) StepBegin(ctx context.Context, name string, flags abi.StepFlags
 	if m.open != nil {
 		return abi.StepBegun{}, m.lose(violation(abi.FuncStepBegin, "step %q inside step %q", name, m.open.Name))
 	}
+	if flags&abi.StepCompensated != 0 && !m.cfg.Compensates {
+		return abi.StepBegun{}, m.lose(&abi.Error{
+			Code: CodeCompensationUndeclared, Message: "step " + name + " has a compensator, and the job does not compensate",
+			Fix: "set compensates = true for the job",
+		})
+	}
 	r, err := m.reach(abi.FuncStepBegin, name)
 	if err != nil {
 		return abi.StepBegun{}, err
 	}
+	m.undoable = flags&abi.StepCompensated != 0
 	switch r.Status {
 	case Completed:
+		if m.undoable {
+			m.undo = append(m.undo, r)
+		}
 		return abi.StepBegun{State: abi.StepDone, Record: r.Output, At: r.At}, nil
 	case Failed:
 		return abi.StepBegun{State: abi.StepFailed, Record: wire.AppendFailure(nil, r.Failure), At: r.At}, nil
@@ -113,6 +128,9 @@ func (m *Memory) StepEnd(ctx context.Context, output []byte) (time.Time, error) 
 	if err := m.enter(ctx, abi.FuncStepEnd); err != nil {
 		return time.Time{}, err
 	}
+	if m.undoing != nil {
+		return m.undid()
+	}
 	if m.open == nil {
 		return time.Time{}, m.lose(violation(abi.FuncStepEnd, "no step is open"))
 	}
@@ -123,6 +141,9 @@ func (m *Memory) StepEnd(ctx context.Context, output []byte) (time.Time, error) 
 	r.Status, r.Output, r.At = Completed, bytes.Clone(output), m.clock
 	m.commit(m.staged)
 	m.open, m.staged = nil, nil
+	if m.undoable {
+		m.undo = append(m.undo, r)
+	}
 	return r.At, nil
 }
 
@@ -146,6 +167,10 @@ func (m *Memory) StepFail(ctx context.Context, f abi.Failure) (time.Time, error)
 	if err := m.enter(ctx, abi.FuncStepFail); err != nil {
 		return time.Time{}, err
 	}
+	if m.undoing != nil {
+		m.staged = nil
+		return time.Time{}, m.lose(&StepRetry{Step: m.undoing.Name, Failure: f})
+	}
 	if m.open == nil {
 		return time.Time{}, m.lose(violation(abi.FuncStepFail, "no step is open"))
 	}
@@ -168,5 +193,5 @@ func (m *Memory) retries(f abi.Failure) bool {
 	case abi.FailRateLimited:
 		return true
 	}
-	return m.attempt < m.cfg.MaxAttempts
+	return m.attempt-m.from < m.cfg.MaxAttempts
 }

@@ -19,6 +19,7 @@ type Ctx struct {
 	meta *abi.Meta      // once asked for
 	used map[string]int // names of steps, sleeps and waits, and how often each
 	buf  []byte         // reused for what the host answers
+	undo []pending      // completed steps that can be undone, in the order of their completion
 }
 
 // Attempt is the number of this attempt, from 1. Waiting does not raise it.
@@ -161,9 +162,13 @@ func (c *Ctx) result(n int32) []byte {
 // minBuffer is how much of a result is read without asking for more memory.
 const minBuffer = 4 << 10
 
-// refused is the negative answer code of fn as an error.
+// refused is the negative answer code of fn as an error. A run that is undone
+// goes no further: its handler ends here.
 func (c *Ctx) refused(fn string, code int32) error {
 	e := &HostError{Func: fn, Answer: abi.Code(code)}
+	if e.Answer == abi.CodeUnwinding {
+		panic(e)
+	}
 	if e.Answer == abi.CodeInsideStepOnly || e.Answer == abi.CodeOutsideStepOnly {
 		return e // the last result is still that of an earlier call
 	}

@@ -147,6 +147,9 @@ const (
 	ErrUnsupported = answer(abi.CodeUnsupported)
 	// ErrInvalid: the request makes no sense, such as a job that does not exist.
 	ErrInvalid = answer(abi.CodeInvalid)
+	// ErrUnwinding: the run is being undone. It is the panic that ends a handler
+	// where its records end; no method returns it.
+	ErrUnwinding = answer(abi.CodeUnwinding)
 )
 
 func (a answer) Error() string {
@@ -167,6 +170,8 @@ func (a answer) Error() string {
 		return "not supported by this host"
 	case ErrInvalid:
 		return "invalid request"
+	case ErrUnwinding:
+		return "the run is being undone"
 	}
 	return "refused with code " + strconv.Itoa(int(a))
 }

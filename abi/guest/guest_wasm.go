@@ -33,6 +33,9 @@ func bp(b []byte) (unsafe.Pointer, uint32) {
 //go:wasmimport runner_v1 attempt
 func hostAttempt() int32
 
+//go:wasmimport runner_v1 compensate
+func hostCompensate() int32
+
 //go:wasmimport runner_v1 enqueue
 func hostEnqueue(p unsafe.Pointer, n uint32) int32
 
@@ -103,6 +106,8 @@ func hostStepFail(kind uint32, p unsafe.Pointer, n uint32) int32
 func hostWaitEvent(name unsafe.Pointer, nn uint32, topic unsafe.Pointer, tn uint32, key unsafe.Pointer, kn uint32, ms int64) int32
 
 func (host) Attempt() int32 { return hostAttempt() }
+
+func (host) Compensate() int32 { return hostCompensate() }
 
 func (host) Enqueue(b []byte) int32 {
 	p, n := bp(b)

@@ -74,6 +74,11 @@ func run(index int32, h host) int32 {
 		}
 		return nil
 	})
+	if len(c.undo) > 0 {
+		if undoing := c.compensate(); undoing != nil {
+			err = undoing
+		}
+	}
 	if err == nil {
 		return abi.RunDone
 	}

@@ -17,13 +17,18 @@ const (
 )
 
 // StepOption changes what a Step promises.
-type StepOption func(*abi.StepFlags)
+type StepOption func(*stepOptions)
+
+type stepOptions struct {
+	flags abi.StepFlags
+	undo  compensator // nil without one
+}
 
 // Once says that the body must never run twice. Its start is recorded before it
 // runs; if an attempt finds it begun but not ended, nobody can say whether it
 // took effect, and the run stops with X_STEP_OUTCOME_UNKNOWN for a person to
 // look at.
-func Once() StepOption { return func(f *abi.StepFlags) { *f |= abi.StepOnce } }
+func Once() StepOption { return func(o *stepOptions) { o.flags |= abi.StepOnce } }
 
 // Step runs body once and remembers what it returned: it comes back only when
 // that is durable, and every later attempt of the run gets the recorded value
@@ -61,18 +66,23 @@ func Do(c *Ctx, name string, body func() error, opts ...StepOption) error {
 // step is Step without its type: into points to where body leaves its value, or
 // is nil.
 func (c *Ctx) step(name string, opts []StepOption, into any, body func() error) error {
-	var flags abi.StepFlags
-	for _, o := range opts {
-		o(&flags)
+	var o stepOptions
+	for _, set := range opts {
+		set(&o)
 	}
 	name = c.unique(name)
-	switch state := c.h.StepBegin(name, uint32(flags)); abi.StepState(state) {
+	switch state := c.h.StepBegin(name, uint32(o.flags)); abi.StepState(state) {
 	case abi.StepRun:
 	case abi.StepDone:
+		if into == nil && o.undo == nil {
+			return nil
+		}
+		record := c.result(c.h.ResultLen())
+		c.undoable(name, o.undo, record)
 		if into == nil {
 			return nil
 		}
-		if err := json.Unmarshal(c.result(c.h.ResultLen()), into); err != nil {
+		if err := json.Unmarshal(record, into); err != nil {
 			return Terminal(Coded(CodeStepOutput, fmt.Errorf("the recorded output of step %q does not fit its type any more: %w", name, err)))
 		}
 		return nil
@@ -92,6 +102,7 @@ func (c *Ctx) step(name string, opts []StepOption, into any, body func() error) 
 		if output, err = recordable(into); err == nil {
 			n := c.h.StepEnd(output)
 			if n >= 0 {
+				c.undoable(name, o.undo, output)
 				return nil
 			}
 			err = c.refused(abi.FuncStepEnd, n)

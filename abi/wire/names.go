@@ -55,7 +55,7 @@ func control(r rune) bool { return r < 0x20 || r >= 0x7f && r < 0xa0 }
 // StepFlags are the flags argument of step_begin. A bit that this host does not
 // know is a Violation: the guest counts on a promise that would not be kept.
 func StepFlags(bits uint32) (abi.StepFlags, error) {
-	if bits&^uint32(abi.StepOnce) != 0 {
+	if bits&^uint32(abi.StepOnce|abi.StepCompensated) != 0 {
 		return 0, violation(abi.FuncStepBegin, "unknown flags %#x", bits)
 	}
 	return abi.StepFlags(bits), nil

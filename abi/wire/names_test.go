@@ -37,7 +37,7 @@ func TestBadNameIsAViolationThatSaysWhy(t *testing.T) {
 }
 
 func TestUnknownStepFlagIsAViolation(t *testing.T) {
-	for bits, want := range map[uint32]bool{0: true, 1: true, 2: false, 3: false, 1 << 31: false} {
+	for bits, want := range map[uint32]bool{0: true, 1: true, 2: true, 3: true, 4: false, 1 << 31: false} {
 		f, err := StepFlags(bits)
 		if ok := err == nil; ok != want || ok && uint32(f) != bits {
 			t.Errorf("StepFlags(%d) = %d, %v", bits, f, err)

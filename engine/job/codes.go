@@ -6,6 +6,8 @@ const (
 	CodeCancelled           = "X_JOB_CANCELLED"
 	CodeChildFailed         = "X_CHILD_FAILED" // a child without words of its own
 	CodeClaimQueuesEmpty    = "X_JOB_CLAIM_QUEUES_EMPTY"
+	CodeCompensationFailed  = "X_JOB_COMPENSATION_FAILED"
+	CodeCompensationUnknown = "X_JOB_COMPENSATION_UNDECLARED" // a step is undone by a job that does not say so
 	CodeDatabaseBusy        = "X_DATABASE_BUSY"
 	CodeDatabaseCorrupt     = "X_DATABASE_CORRUPT"
 	CodeDatabaseDenied      = "X_DATABASE_DENIED" // the role lacks a privilege

@@ -21,6 +21,9 @@ const (
 	// Shed: claimed but never begun (a limit was full, or the claimer cannot
 	// serve the job). To ready or delayed, uncounted.
 	Shed Outcome = "shed"
+	// Unwinding: failed for good, and completed steps are to be undone first. To
+	// ready.
+	Unwinding Outcome = "unwinding"
 	// Refused: a keyed limit was held by another run. To failed, uncounted.
 	Refused Outcome = "refused"
 	// Orphaned: its worker's lease lapsed. Written by the reclaim, never by an
@@ -48,7 +51,7 @@ func (o Outcome) Settles(to State) bool {
 		return to == Suspended
 	case Retried, Deferred, Shed:
 		return to == Ready || to == Delayed
-	case Interrupted:
+	case Interrupted, Unwinding:
 		return to == Ready
 	case DeadLettered:
 		return to == Dead

@@ -38,7 +38,26 @@ const (
 	KindPublish StepKind = "publish"
 	KindWait    StepKind = "wait"
 	KindInvoke  StepKind = "invoke"
+	// KindUnwind marks that a run is being undone: its Output is an Unwind, its
+	// Error what the run failed of. KindCompensation is the undoing of one step.
+	// Both are the engine's, and replay nothing.
+	KindUnwind       StepKind = "unwind"
+	KindCompensation StepKind = "compensation"
 )
+
+// Names of the records that an unwind leaves. A handler's own steps may not be
+// named so in a job that compensates.
+const (
+	UnwindName         = "compensate"
+	CompensationPrefix = "compensate:" // and the name of the step that is undone
+)
+
+// Unwind is how a run is undone and ends: once it is recorded, every later
+// attempt undoes completed steps, and the handler is not run forward again.
+type Unwind struct {
+	// From is the last attempt that ran forward; as many again may undo.
+	From int `json:"from"`
+}
 
 // Step is one record of a run's history. (run, Name) is unique; Seq is the
 // order in which the run first reached it, from 1.

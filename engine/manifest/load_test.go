@@ -155,10 +155,6 @@ func TestUnenforcedNamesWhatIsDeclaredAndNotKept(t *testing.T) {
 	if d := cmp.Diff(want, got); d != "" {
 		t.Error(d)
 	}
-	m, report = Parse("jobs.toml", []byte(minimal+"compensates = true\n"))
-	if report != nil || len(m.Unenforced()) != 1 || m.Unenforced()[0].Key != "jobs.a.compensates" {
-		t.Errorf("%v, %v", m, report)
-	}
 	if m, _ := Parse("jobs.toml", []byte(minimal)); len(m.Unenforced()) != 0 {
 		t.Errorf("%v", m.Unenforced())
 	}

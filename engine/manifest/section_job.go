@@ -64,9 +64,7 @@ func (l *loader) job(name string, t *table) {
 	l.unenforced(t, "concurrency", "limit of concurrency")
 	j.Priority = t.count("priority", 0, job.MinPriority, job.MaxPriority, "0; lower runs first")
 	j.OnDeploy = OnDeploy(t.choice("on_deploy", string(Pin), string(Pin), string(Latest)))
-	if j.Compensates = t.flag("compensates", false); j.Compensates {
-		l.unenforced(t, "compensates", "compensation")
-	}
+	j.Compensates = t.flag("compensates", false)
 	j.Retention = t.duration("retention", DefaultRetention, time.Second, longest)
 	j.Retry = l.retry(t)
 	t.close()

@@ -2,6 +2,8 @@ package queue
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,8 +42,10 @@ func (q *Queue) Cancel(ctx context.Context, id, reason string) (job.Run, error) 
 }
 
 // Retry runs a finished run again, from its first step that has no record or
-// from the step named. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE,
-// X_JOB_DUPLICATE, X_INVALID.
+// from the step named. A run that was undone is not taken up where it was: a
+// fresh one is enqueued in its place, whose Parent it is, and answered.
+// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live, or a step of a run that
+// was undone), X_JOB_DUPLICATE, X_INVALID, those of Enqueue for a fresh run.
 func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, error) {
 	if p.Attempts < 0 {
 		return job.Run{}, invalid("%d attempts cannot be made; at least 1 is", p.Attempts)
@@ -49,7 +53,53 @@ func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, erro
 	if p.By == "" {
 		p.By = Actor(ctx)
 	}
+	undone, err := q.undone(ctx, p.ID)
+	if err != nil {
+		return job.Run{}, err
+	}
+	if undone {
+		return q.afresh(ctx, p)
+	}
 	return q.store.Requeue(ctx, p)
+}
+
+// undone reports whether a run's steps were, or began to be, undone.
+func (q *Queue) undone(ctx context.Context, id string) (bool, error) {
+	steps, err := q.store.ListSteps(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	return slices.ContainsFunc(steps, func(s job.Step) bool { return s.Kind == job.KindUnwind }), nil
+}
+
+// afresh enqueues a run in place of one that was undone.
+func (q *Queue) afresh(ctx context.Context, p store.RequeueParams) (job.Run, error) {
+	r, err := q.store.Get(ctx, p.ID)
+	if err != nil {
+		return job.Run{}, err
+	}
+	if r.State.Live() || p.FromStep != "" {
+		return job.Run{}, &abi.Error{
+			Code:    job.CodeNotRequeueable,
+			Message: fmt.Sprintf("run %s is %s, and its steps were undone", r.ID, r.State),
+			Fix:     "let it end, then retry it without naming a step: a fresh run begins in its place",
+		}
+	}
+	fresh := Request{
+		Job: r.Job, Input: r.Input, Key: r.Key, Tenant: r.Tenant, Priority: &r.Priority, MaxAttempts: r.MaxAttempts,
+		Parent: r.ID, EnqueuedBy: p.By, Traceparent: r.Traceparent, OnConflict: Fail,
+	}
+	if fresh.Key == r.ID {
+		fresh.Key = "" // its own id, as that of every run of the job
+	}
+	if p.Attempts > 0 {
+		fresh.MaxAttempts = p.Attempts
+	}
+	res, err := q.Enqueue(ctx, fresh)
+	if err != nil {
+		return job.Run{}, err
+	}
+	return q.store.Get(ctx, res.ID)
 }
 
 // Promote makes a delayed run due now. Errors: X_JOB_NOT_FOUND,

@@ -214,17 +214,6 @@ func TestR13EngineCodes(t *testing.T) {
 	}
 }
 
-func TestR15AnUnwindHasAttemptsOfItsOwn(t *testing.T) {
-	for attempt, want := range map[int][2]bool{3: {false, false}, 4: {true, false}, 5: {true, false}, 6: {true, true}} {
-		if got := [2]bool{IsUnwindAttempt(attempt, 3), IsFinalUnwindAttempt(attempt, 3)}; got != want {
-			t.Errorf("attempt %d of 3: unwind, final = %v, want %v", attempt, got, want)
-		}
-	}
-	if IsFinalUnwindAttempt(5, math.MaxInt) {
-		t.Error("overflow")
-	}
-}
-
 func TestR16AnUnknownKindCountsAttempts(t *testing.T) {
 	got := Next(Params{Policy: plain(nil), Attempt: 1, Kind: 99})
 	if got.Outcome != job.Retried || got.Delay != time.Second {

@@ -31,6 +31,9 @@ type Params struct {
 	// Module is the digest that the run becomes pinned to with its first
 	// record; "" pins nothing.
 	Module string
+	// Compensates says that the job undoes completed steps when its run fails for
+	// good.
+	Compensates bool
 	// StepTimeout cuts a step that takes longer; 0 is no limit.
 	StepTimeout time.Duration
 	// Claimed is this process's clock when the claim was answered.
@@ -56,7 +59,10 @@ type Attempt struct {
 	count     int // records the run will have
 	recorded  int // bytes of them, as abi.MaxRecorded counts
 
-	pinned   bool // a record of this attempt has pinned the run's module
+	pinned bool       // a record of this attempt has pinned the run's module
+	undo   []undoable // completed steps that the guest can undo
+	unwind *unwinding // nil while the run goes forward
+
 	open     openStep
 	clock    time.Time // the run's
 	enqueues map[string]int
@@ -73,13 +79,15 @@ type record struct {
 
 // replays reports whether asking for the record answers something, so that a
 // handler which does not ask for it has left its path.
-func (r *record) replays() bool { return r.Status != job.StepRetrying }
+func (r *record) replays() bool { return r.Status != job.StepRetrying && !engines(r.Kind) }
 
 // openStep is the step between its begin and its end.
 type openStep struct {
 	name     string // "" is none
+	kind     job.StepKind
 	once     bool
 	fresh    bool // nothing is recorded of it
+	undoable bool // the guest can undo it
 	attempts int  // bodies that failed before
 	unsure   bool // its end was written and the answer lost: it may be recorded
 	began    time.Time
@@ -99,7 +107,7 @@ func New(p Params) *Attempt {
 // Hydrate reads what earlier attempts recorded, in one query, if there is
 // anything. Errors: the store's; nothing has begun then.
 func (a *Attempt) Hydrate(ctx context.Context) error {
-	if a.p.Run.Steps == 0 {
+	if a.p.Run.Steps == 0 && !(a.p.Compensates && a.p.Run.Attempt > a.p.Run.MaxAttempts) {
 		return nil
 	}
 	steps, err := a.p.Queue.ListSteps(ctx, a.p.Run.ID)
@@ -117,11 +125,19 @@ func (a *Attempt) Hydrate(ctx context.Context) error {
 		}
 	}
 	a.count = len(steps)
+	if a.p.Compensates {
+		return a.hydrateUnwind(ctx)
+	}
 	return nil
 }
 
-// Features are the optional functions that this memory serves: none yet.
-func (a *Attempt) Features() abi.Features { return 0 }
+// Features are the optional functions that this memory serves.
+func (a *Attempt) Features() abi.Features {
+	if a.p.Compensates {
+		return abi.FeatureCompensate
+	}
+	return 0
+}
 
 // Replaying reports whether the guest is still on ground that an earlier
 // attempt covered.
@@ -143,7 +159,7 @@ func (a *Attempt) enter(ctx context.Context, fn, name string) error {
 		a.used = make(map[string]struct{})
 	}
 	a.used[name] = struct{}{}
-	return nil
+	return a.reserved(fn, name)
 }
 
 // duplicate is a Violation for the host and a code of its own for people.
@@ -160,6 +176,9 @@ func duplicate(fn, name string) error {
 // in order.
 func (a *Attempt) visit(name string, kind job.StepKind) (*record, error) {
 	r := a.records[name]
+	if a.unwind != nil && !a.over(r) {
+		return nil, a.refuseForward(name)
+	}
 	if r == nil {
 		return nil, a.newRecord(name)
 	}

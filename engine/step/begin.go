@@ -23,6 +23,9 @@ func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlag
 	if err := a.enter(ctx, abi.FuncStepBegin, name); err != nil {
 		return abi.StepBegun{}, err
 	}
+	if err := a.checkFlags(name, flags); err != nil {
+		return abi.StepBegun{}, err
+	}
 	r, err := a.visit(name, job.KindStep)
 	if err != nil {
 		return abi.StepBegun{}, err
@@ -32,6 +35,9 @@ func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlag
 		switch r.Status {
 		case job.StepCompleted:
 			a.p.Metrics.Step(metrics.StepReplayed)
+			if flags&abi.StepCompensated != 0 {
+				a.canUndo(name, r.Seq)
+			}
 			return abi.StepBegun{State: abi.StepDone, Record: r.Output, At: a.at(r.FinishedAt)}, nil
 		case job.StepFailed:
 			a.p.Metrics.Step(metrics.StepReplayed)
@@ -50,7 +56,10 @@ func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlag
 		a.count++
 	}
 	once := flags&abi.StepOnce != 0
-	a.open = openStep{name: name, once: once, fresh: r == nil && !once, attempts: attempts, began: time.Now()}
+	a.open = openStep{
+		name: name, kind: job.KindStep, once: once, fresh: r == nil && !once, undoable: flags&abi.StepCompensated != 0,
+		attempts: attempts, began: time.Now(),
+	}
 	a.ceiling.start(name, a.p.StepTimeout)
 	return abi.StepBegun{State: abi.StepRun}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -44,7 +46,7 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 		}
 	}
 	res, err := a.p.Queue.SaveStep(ctx, store.StepParams{
-		Ref: a.p.Ref, Name: a.open.name, Kind: job.KindStep, Status: job.StepCompleted,
+		Ref: a.p.Ref, Name: a.open.name, Kind: a.open.kind, Status: job.StepCompleted,
 		Attempts: a.open.attempts,
 		// The write may outlive this call when ctx ends first; the bytes are the
 		// caller's.
@@ -64,6 +66,12 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 	a.pinned = true
 	a.deduped(ctx, res.Enqueued)
 	a.recorded += weight(a.open.name, output, nil)
+	if a.open.undoable {
+		a.canUndo(a.open.name, math.MaxInt)
+	}
+	if a.open.kind == job.KindCompensation {
+		a.unwind.undone[strings.TrimPrefix(a.open.name, job.CompensationPrefix)] = struct{}{}
+	}
 	a.open = openStep{}
 	a.p.Metrics.Step(metrics.StepRun)
 	return a.at(res.At), nil
@@ -72,7 +80,8 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 // StepFail decides what becomes of a failed step: while the run has attempts
 // left its error is a *Retry, and nothing is recorded until the run's settle;
 // a final failure is recorded now, what the step enqueued is forgotten, and
-// the handler goes on.
+// the handler goes on. The failure of a compensator always unwinds the guest:
+// what it means is decided with the settle.
 func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error) {
 	if a.open.name == "" {
 		return time.Time{}, &abi.Violation{Func: abi.FuncStepFail, Detail: "no step is open"}
@@ -81,7 +90,7 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 	if ctx.Err() != nil {
 		return time.Time{}, context.Cause(ctx)
 	}
-	if !a.p.Final(f) {
+	if a.open.kind == job.KindCompensation || !a.p.Final(f) {
 		a.p.Metrics.Step(metrics.StepRetried)
 		return time.Time{}, &Retry{Step: a.open.name, Failure: f, Record: a.retrying(f)}
 	}
@@ -111,7 +120,7 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 func (a *Attempt) retrying(f abi.Failure) *store.StepParams {
 	failure := Bounded(f)
 	return &store.StepParams{
-		Name: a.open.name, Kind: job.KindStep, Status: job.StepRetrying,
+		Name: a.open.name, Kind: a.open.kind, Status: job.StepRetrying,
 		Attempts: a.open.attempts + 1, Error: &failure,
 		Elapsed: time.Since(a.open.began), Module: a.p.Module,
 	}

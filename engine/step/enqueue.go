@@ -149,6 +149,9 @@ func (a *Attempt) enqueueOutside(ctx context.Context, runs []abi.EnqueueParams) 
 		return nil, err
 	}
 	r := a.records[name]
+	if r == nil && a.unwind != nil {
+		return nil, a.refuseForward(name)
+	}
 	if r == nil {
 		// Checked before the record is begun: a refused enqueue leaves none, and
 		// will be refused by a replay as well unless the manifest changes.

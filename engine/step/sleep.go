@@ -62,9 +62,6 @@ func (a *Attempt) WaitEvent(context.Context, abi.WaitParams) ([]byte, time.Time,
 	return nil, time.Time{}, unsupported()
 }
 
-// Compensate is not served yet.
-func (a *Attempt) Compensate(context.Context, string) error { return unsupported() }
-
 // SQL is not served yet.
 func (a *Attempt) SQL(context.Context, []byte) ([]byte, error) { return nil, unsupported() }
 

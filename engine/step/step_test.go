@@ -216,7 +216,8 @@ func TestWhatIsNotServedYetIsRefused(t *testing.T) {
 	_, _, err = a.Invoke(a.ctx, []abi.EnqueueParams{{}}, 1)
 	a.refusal(err, abi.CodeUnsupported)
 	a.refusal(a.Publish(a.ctx, abi.PublishParams{Topic: "t"}), abi.CodeUnsupported)
-	a.refusal(a.Compensate(a.ctx, "s"), abi.CodeUnsupported)
+	_, err = a.Compensate(a.ctx)
+	a.refusal(err, abi.CodeUnsupported)
 	_, err = a.SQL(a.ctx, nil)
 	a.refusal(err, abi.CodeUnsupported)
 }

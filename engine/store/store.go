@@ -310,6 +310,9 @@ type ReclaimParams struct {
 	Limit      int
 	MaxOrphans int
 	DropJobs   []string
+	// UnwindJobs compensate: a run of theirs that has steps is handed out beyond
+	// its attempts, to be undone, up to as many again.
+	UnwindJobs []string
 	// Retention of buried runs by job; a job not named is kept for ever.
 	Retention map[string]time.Duration
 }

@@ -86,9 +86,13 @@ func growStack(i int) byte {
 // execute runs the guest and judges what came of it. No panic leaves it.
 func (a *attempt) execute() (v verdict) {
 	var declared *manifest.Job
+	var memory *step.Attempt
 	defer func() {
 		if p := recover(); p != nil {
 			v = a.panicked(declared, p)
+			if memory != nil && declared != nil {
+				v = a.unwindFirst(judgement{job: declared, memory: memory, outcome: abi.Outcome{Kind: abi.Crashed}}, v)
+			}
 		}
 	}()
 	lease, err := a.w.cfg.Deploy.Resolve(a.ctx, a.run.Job, a.run.Module)
@@ -97,13 +101,13 @@ func (a *attempt) execute() (v verdict) {
 	}
 	defer lease.Release()
 	declared = lease.Job
-	if err := a.admissible(lease.Job); err != nil {
-		return a.failed(lease.Job, nil, failureOf(err))
-	}
-	memory := step.New(a.remember(lease))
+	memory = step.New(a.remember(lease))
 	a.memory.Store(memory)
 	if err := memory.Hydrate(a.ctx); err != nil {
 		return a.unread(err)
+	}
+	if err := a.admissible(lease.Job); err != nil {
+		return a.judge(judgement{outcome: abi.Outcome{Kind: abi.Crashed, Failure: failureOf(err)}, job: lease.Job, memory: memory})
 	}
 
 	var deadline time.Time
@@ -140,6 +144,7 @@ func (a *attempt) admissible(j *manifest.Job) error {
 func (a *attempt) remember(l deploy.Lease) step.Params {
 	return step.Params{
 		Queue: a.w.cfg.Queue, Run: a.run, Ref: a.ref, Module: l.Digest,
+		Compensates: l.Job.Compensates,
 		StepTimeout: l.Job.StepTimeout, Claimed: a.claimed, Cancel: a.cancel,
 		Final: func(f abi.Failure) bool {
 			return a.decide(l.Job, f).Stop != retry.NotStopped

@@ -131,7 +131,7 @@ func (a *attempt) report(v verdict, res store.SettleResult, took time.Duration) 
 	switch v.params.Outcome {
 	case job.DeadLettered, job.Dropped:
 		level, event = slog.LevelError, "jobs.attempt.failed"
-	case job.Retried, job.Deferred:
+	case job.Retried, job.Deferred, job.Unwinding:
 		level, event = slog.LevelWarn, "jobs.attempt.failed"
 	case job.Interrupted:
 		level, event = slog.LevelInfo, "jobs.attempt.interrupted"

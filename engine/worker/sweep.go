@@ -45,6 +45,9 @@ func (w *Worker) reclaim(ctx context.Context) error {
 		if !j.Retry.DeadLetter {
 			p.DropJobs = append(p.DropJobs, name)
 		}
+		if j.Compensates {
+			p.UnwindJobs = append(p.UnwindJobs, name)
+		}
 	}
 	for ctx.Err() == nil {
 		res, err := w.cfg.Store.Reclaim(ctx, p)

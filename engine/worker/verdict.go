@@ -44,16 +44,23 @@ type judgement struct {
 //	draining            completed  suspended   interrupted, uncounted
 //	cancelled           nothing is written: the run has its verdict
 //	lease lost          nothing is written: the run has another worker
+//
+// An attempt that undoes is judged by unwind.go.
 func (a *attempt) judge(in judgement) verdict {
 	switch abi.CodeOf(in.cause) {
 	case job.CodeCancelled, job.CodeLeaseLost:
 		return verdict{abandon: true, err: in.cause}
-	case job.CodeTimeout, job.CodeStepTimeout:
-		return a.failed(in.job, in.memory, failureOf(in.cause)).pinned(in)
 	case job.CodeDraining:
-		return a.drained(in).pinned(in)
+		return a.unwindFirst(in, a.drained(in)).pinned(in)
 	}
-	return a.undisturbed(in).pinned(in)
+	if in.unwinding() {
+		return a.unwound(in).pinned(in)
+	}
+	switch abi.CodeOf(in.cause) {
+	case job.CodeTimeout, job.CodeStepTimeout:
+		return a.unwindFirst(in, a.failed(in.job, in.memory, failureOf(in.cause))).pinned(in)
+	}
+	return a.unwindFirst(in, a.undisturbed(in)).pinned(in)
 }
 
 // pinned completes a verdict with what every attempt of a guest leaves.
@@ -68,7 +75,14 @@ func (v verdict) pinned(in judgement) verdict {
 // drained judges an attempt that the drain ended, or that ended just before.
 func (a *attempt) drained(in judgement) verdict {
 	var suspend *step.Suspend
-	if in.outcome.Kind == abi.Done || errors.As(in.outcome.Err, &suspend) {
+	switch {
+	case in.unwinding():
+		if in.outcome.Kind == abi.Done || in.outcome.Kind == abi.Failed {
+			return a.unwound(in)
+		}
+		// The run keeps the failure that it is undone for.
+		return verdict{params: store.SettleParams{Ref: a.ref, Outcome: job.Interrupted, To: job.Ready}}
+	case in.outcome.Kind == abi.Done || errors.As(in.outcome.Err, &suspend):
 		return a.undisturbed(in)
 	}
 	failure := step.Bounded(failureOf(in.cause))

@@ -6,23 +6,28 @@ import (
 	"github.com/jobrunner/runner/abi"
 )
 
-// compensate(name, n) -> 0: the guest is about to undo the completed step name.
+// compensate() -> length: opens the undoing of a completed step, whose name is
+// the last result; 0 if there is nothing to undo.
 //
 // Answers abi.CodeOutsideStepOnly inside a step, and what Compensate refuses,
 // such as abi.CodeUnsupported.
-func compensate(s *State, mem api.Memory, stack []uint64) {
+func compensate(s *State, _ api.Memory, stack []uint64) {
 	s.attempting(abi.FuncCompensate)
-	name := s.name(mem, abi.FuncCompensate, stack[0], stack[1])
 	if s.inStep {
 		stack[0] = codeOutsideStepOnly
 		return
 	}
 	s.leaveBriefly()
-	err := s.calls.Compensate(s.Context, name)
+	name, err := s.calls.Compensate(s.Context)
 	s.enter()
 	if err != nil {
 		stack[0] = s.refuse(err)
 		return
 	}
-	stack[0] = 0
+	if name != "" {
+		s.step, s.inStep = name, true
+		s.clock.enterStep()
+		s.result = []byte(name)
+	}
+	stack[0] = uint64(len(name))
 }

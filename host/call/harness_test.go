@@ -228,7 +228,7 @@ type fakeCalls struct {
 	enqueue   func(runs []abi.EnqueueParams) ([]abi.EnqueueResult, error)
 	publish   func(e abi.PublishParams) error
 	invoke    func(runs []abi.EnqueueParams, limit int) ([]abi.InvokeResult, time.Time, error)
-	undo      func(name string) error
+	undo      func() (string, error)
 	sql       func(request string) ([]byte, error)
 	lines     []string // level and text
 	progress  []string
@@ -272,10 +272,8 @@ func (f *fakeCalls) Log(_ context.Context, level abi.Level, line string) {
 func (f *fakeCalls) Progress(_ context.Context, permille int, note string) {
 	f.progress = append(f.progress, note)
 }
-func (f *fakeCalls) Features() abi.Features { return f.features }
-func (f *fakeCalls) Compensate(_ context.Context, name string) error {
-	return f.undo(name)
-}
+func (f *fakeCalls) Features() abi.Features                     { return f.features }
+func (f *fakeCalls) Compensate(context.Context) (string, error) { return f.undo() }
 func (f *fakeCalls) SQL(_ context.Context, request []byte) ([]byte, error) {
 	return f.sql(string(request))
 }

@@ -75,7 +75,7 @@ func TestStepsThatBreakTheContract(t *testing.T) {
 		"empty name":               {"is empty", func(g *guest) (string, []uint64) { return abi.FuncStepBegin, g.args("", 0) }},
 		"long name":                {"is longer", func(g *guest) (string, []uint64) { return abi.FuncStepBegin, g.args(long, 0) }},
 		"name that is not UTF-8":   {"is not UTF-8", func(g *guest) (string, []uint64) { return abi.FuncStepBegin, g.args("a\xff", 0) }},
-		"unknown flags":            {"unknown flags", func(g *guest) (string, []uint64) { return abi.FuncStepBegin, g.args("a", 2) }},
+		"unknown flags":            {"unknown flags", func(g *guest) (string, []uint64) { return abi.FuncStepBegin, g.args("a", 4) }},
 		"output that is not JSON": {"not strict JSON", func(g *guest) (string, []uint64) {
 			g.want(0, abi.FuncStepBegin, "a", 0)
 			return abi.FuncStepEnd, g.args("{")
@@ -127,7 +127,7 @@ func TestAnErrorOfCallsStopsTheGuestAndComesBackUntouched(t *testing.T) {
 		abi.FuncInvoke:    func(g *guest) (int64, bool) { return g.try(abi.FuncInvoke, g.args(`{"job":"x"}`, 1)...) },
 		abi.FuncPublish:   func(g *guest) (int64, bool) { return g.try(abi.FuncPublish, g.args("t", "", `1`)...) },
 		abi.FuncCompensate: func(g *guest) (int64, bool) {
-			return g.try(abi.FuncCompensate, g.args("a")...)
+			return g.try(abi.FuncCompensate)
 		},
 	} {
 		g := begin(t, &fakeCalls{
@@ -137,7 +137,7 @@ func TestAnErrorOfCallsStopsTheGuestAndComesBackUntouched(t *testing.T) {
 			enqueue: func([]abi.EnqueueParams) ([]abi.EnqueueResult, error) { return nil, boom },
 			invoke:  func([]abi.EnqueueParams, int) ([]abi.InvokeResult, time.Time, error) { return nil, time.Time{}, boom },
 			publish: func(abi.PublishParams) error { return boom },
-			undo:    func(string) error { return boom },
+			undo:    func() (string, error) { return "", boom },
 		}, nil)
 		if r, unwound := do(g); !unwound {
 			t.Errorf("%s answers %d", name, r)
@@ -155,13 +155,13 @@ func TestARefusalIsAnswered(t *testing.T) {
 		enqueue: func([]abi.EnqueueParams) ([]abi.EnqueueResult, error) {
 			return nil, fmt.Errorf("enqueue: %w", refusal)
 		},
-		undo: func(string) error { return &abi.Refusal{Code: abi.CodeUnsupported} },
+		undo: func() (string, error) { return "", &abi.Refusal{Code: abi.CodeUnsupported} },
 	}, nil)
 	g.want(code(abi.CodeInvalid), abi.FuncEnqueue, `{"job":"x"}`)
 	if got := g.last(); got != `{"message":"no such job","fix":"declare it"}` {
 		t.Errorf("last result %s", got)
 	}
-	g.want(code(abi.CodeUnsupported), abi.FuncCompensate, "a")
+	g.want(code(abi.CodeUnsupported), abi.FuncCompensate)
 	if got := g.last(); got != "" {
 		t.Errorf("last result %s", got)
 	}
@@ -187,7 +187,7 @@ func TestWhatIsLegalOnlyInsideOrOutsideAStep(t *testing.T) {
 		abi.FuncSleepUntil: {"n", 1},
 		abi.FuncWaitEvent:  {"n", "t", "", 1},
 		abi.FuncInvoke:     {`{"job":"x"}`, 1},
-		abi.FuncCompensate: {"n"},
+		abi.FuncCompensate: {},
 	}
 	inside := map[string][]any{
 		abi.FuncHTTPFetch: {`{"url":"https://a.example/"}`},
@@ -254,4 +254,35 @@ func TestStepEndIsReportedAfterTheContextEnded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The undoing of a step is open as a step is: with the real clock, and ended by
+// step_end or step_fail.
+func TestCompensateOpensTheUndoingOfAStep(t *testing.T) {
+	names := []string{"charge", "reserve", ""}
+	var ended []string
+	g := begin(t, &fakeCalls{
+		undo: func() (string, error) {
+			name := names[0]
+			names = names[1:]
+			return name, nil
+		},
+		end: func(out string) (time.Time, error) {
+			ended = append(ended, out)
+			return time.Time{}, nil
+		},
+	}, nil)
+	for _, name := range []string{"charge", "reserve"} {
+		g.want(int64(len(name)), abi.FuncCompensate)
+		if got := g.last(); got != name {
+			t.Errorf("last result %q, want %q", got, name)
+		}
+		g.want(code(abi.CodeOutsideStepOnly), abi.FuncCompensate)
+		g.want(0, abi.FuncStepEnd, "null")
+	}
+	g.want(0, abi.FuncCompensate)
+	if len(ended) != 2 {
+		t.Errorf("ended %q", ended)
+	}
+	g.violates("no step is open", abi.FuncStepEnd, g.args("null")...)
 }

@@ -79,7 +79,7 @@ func TestEnqueueInvokePublishAndSQLCarryTheirArguments(t *testing.T) {
 		},
 		publish: func(e abi.PublishParams) error { event = e.Topic + " " + e.Key + " " + string(e.Payload); return nil },
 		sql:     func(q string) ([]byte, error) { statement = q; return []byte(`[]`), nil },
-		undo:    func(string) error { return nil },
+		undo:    func() (string, error) { return "", nil },
 	}, nil)
 	g.want(38, abi.FuncEnqueue, `[{"job":"a","input":1},{"job":"b","delay_ms":5}]`)
 	if len(runs) != 2 || runs[0].Job != "a" || string(runs[0].Input) != "1" || runs[1].DelayMS != 5 {
@@ -109,7 +109,7 @@ func TestEnqueueInvokePublishAndSQLCarryTheirArguments(t *testing.T) {
 	if event != `topic key {"x":1}` {
 		t.Errorf("event %s", event)
 	}
-	g.want(0, abi.FuncCompensate, "a")
+	g.want(0, abi.FuncCompensate)
 	g.want(0, abi.FuncStepBegin, "s", 0)
 	g.want(2, abi.FuncSQL, `{"q":"select 1"}`)
 	if statement != `{"q":"select 1"}` {

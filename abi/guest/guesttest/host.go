@@ -142,6 +142,16 @@ func (h *host) Progress(permille int32, note string) {
 	h.calls.Progress(h.ctx, wire.Permille(permille), wire.Note([]byte(note)))
 }
 
+func (h *host) Compensate() int32 {
+	h.alive()
+	if h.inStep {
+		return int32(abi.CodeOutsideStepOnly)
+	}
+	name, err := h.calls.Compensate(h.ctx)
+	h.inStep = err == nil && name != ""
+	return h.yields([]byte(name), err)
+}
+
 func (h *host) StepBegin(name string, flags uint32) int32 {
 	h.alive()
 	name = h.name(abi.FuncStepBegin, name)

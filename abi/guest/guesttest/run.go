@@ -32,6 +32,9 @@ type Options struct {
 	Secrets map[string]string
 	// Unsupported are optional functions that this host shall not have.
 	Unsupported abi.Features
+	// Compensates says that the job does (compensates = true): completed steps of a
+	// run that fails for good are undone.
+	Compensates bool
 	// NoReplayCheck leaves out the replay after a run that is done.
 	NoReplayCheck bool
 }
@@ -46,6 +49,9 @@ type Result struct {
 	// Steps are the run's steps in order, those of Enqueue and Publish between
 	// steps left out.
 	Steps []Step
+	// Undone are the steps that were undone, in that order. Err is then still what
+	// the run failed of, unless a compensator failed for good.
+	Undone []string
 	// Sleeps are the sleeps and waits in order.
 	Sleeps    []Sleep
 	Enqueued  []abi.EnqueueParams
@@ -116,7 +122,7 @@ func Run(t testing.TB, handler string, input any, o Options) Result {
 func (o Options) config(t testing.TB, handler string) abitest.Config {
 	c := abitest.Config{
 		MaxAttempts: o.MaxAttempts, Start: o.Start, Job: handler, Queue: o.Queue, Tenant: o.Tenant,
-		Jobs: o.Jobs, Events: o.Events, Unsupported: o.Unsupported,
+		Jobs: o.Jobs, Events: o.Events, Unsupported: o.Unsupported, Compensates: o.Compensates,
 	}
 	if o.Invoke != nil {
 		c.Invoke = func(p abi.EnqueueParams) ([]byte, *abi.Failure) {
@@ -137,7 +143,7 @@ func (o Options) config(t testing.TB, handler string) abitest.Config {
 func result(m *abitest.Memory, out abi.Outcome) Result {
 	r := Result{
 		Output: json.RawMessage(out.Output), Logs: m.Lines(), Attempts: m.Number(), Runs: m.Runs(),
-		Elapsed: m.Now().Sub(m.Start()), Transcript: m.Transcript(),
+		Elapsed: m.Now().Sub(m.Start()), Transcript: m.Transcript(), Undone: m.Undone(),
 	}
 	switch out.Kind {
 	case abi.Failed, abi.Crashed:

@@ -96,6 +96,9 @@ func (g *Guest) Run(ctx context.Context, a abi.Attempt, calls abi.Calls) (out ab
 		return abi.Outcome{Kind: abi.Crashed, Failure: abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeABIViolation, Message: "no handler " + a.Handler}}
 	}
 	v, err := h(t)
+	if undoing := t.compensate(); undoing != nil {
+		err = undoing
+	}
 	var f *Fail
 	switch {
 	case errors.As(err, &f):
@@ -123,6 +126,8 @@ type Task struct {
 	Attempt abi.Attempt
 	Calls   abi.Calls
 	Now     time.Time // the run's clock
+
+	undo map[string]func() error // completed steps that can be undone
 }
 
 // check unwinds for an error that is no answer, and passes a Refusal on.
@@ -153,6 +158,38 @@ func (t *Task) Step(name string, body func() (any, error)) (json.RawMessage, err
 // Once is Step for a body that must not run twice.
 func (t *Task) Once(name string, body func() (any, error)) (json.RawMessage, error) {
 	return t.step(name, abi.StepOnce, body)
+}
+
+// Undoable is Step with what undoes it.
+func (t *Task) Undoable(name string, body func() (any, error), undo func() error) (json.RawMessage, error) {
+	out, err := t.step(name, abi.StepCompensated, body)
+	if err == nil {
+		if t.undo == nil {
+			t.undo = map[string]func() error{}
+		}
+		t.undo[name] = undo
+	}
+	return out, err
+}
+
+// compensate undoes what the host names.
+func (t *Task) compensate() error {
+	for len(t.undo) > 0 {
+		name, err := t.Calls.Compensate(t.Context)
+		if err := t.check(err); err != nil || name == "" {
+			return err
+		}
+		if err := t.undo[name](); err != nil {
+			f := &Fail{abi.Failure{Message: err.Error()}}
+			errors.As(err, &f)
+			_, err := t.Calls.StepFail(t.Context, f.Failure)
+			return t.check(err)
+		}
+		if _, err := t.Calls.StepEnd(t.Context, []byte("null")); t.check(err) != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *Task) step(name string, flags abi.StepFlags, body func() (any, error)) (json.RawMessage, error) {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -151,22 +150,8 @@ func bury(r *job.Run, p store.ReclaimParams) ending {
 	worker := r.Worker
 	r.Orphans++
 	orphans := int32(r.Orphans)
-	failure := &job.Failure{Code: job.CodeWorkerLost, Message: "worker " + worker + " was lost while it ran this"}
-	e := ending{ref: refOf(*r), outcome: job.Orphaned, to: job.Ready, orphans: &orphans, attemptError: failure}
-	switch {
-	case p.MaxOrphans > 0 && r.Orphans >= p.MaxOrphans:
-		e.to = job.Dead
-		failure.Message = fmt.Sprintf("%d workers in a row were lost while they ran this; the last was %s", r.Orphans, worker)
-		failure.Fix = "find out whether the run kills its worker (memory, a crash of the host) before it is run again"
-	case r.Attempt >= r.MaxAttempts:
-		e.to = job.Dead
-		failure.Code = job.CodeMaxAttempts
-		failure.Message = fmt.Sprintf("worker %s was lost during the last of %d attempts", worker, r.MaxAttempts)
-		failure.Fix = "retry it when the cause is known"
-	}
-	if e.to == job.Dead && slices.Contains(p.DropJobs, r.Job) {
-		e.to = job.Failed
-	}
+	to, failure := p.Verdict(r, worker)
+	e := ending{ref: refOf(*r), outcome: job.Orphaned, to: to, orphans: &orphans, attemptError: failure}
 	if e.to.Terminal() {
 		// Only a burial is the run's own failure; a lost worker is not.
 		e.runError, e.keep = failure, p.Retention[r.Job]

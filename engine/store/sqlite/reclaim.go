@@ -2,8 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
@@ -102,22 +100,8 @@ func (t *tx) runsOf(worker string, limit int) ([]heldRun, error) {
 // reclaim ends the claim of a lapsed worker on one run.
 func (t *tx) reclaim(r *heldRun, p store.ReclaimParams, out *store.ReclaimResult) error {
 	orphans := r.held.orphans + 1
-	failure := &job.Failure{Code: job.CodeWorkerLost, Message: "worker " + r.Worker + " was lost while it ran this"}
-	state := job.Ready
-	switch {
-	case p.MaxOrphans > 0 && orphans >= int64(p.MaxOrphans):
-		state = job.Dead
-		failure.Message = fmt.Sprintf("%d workers in a row were lost while they ran this; the last was %s", orphans, r.Worker)
-		failure.Fix = "find out whether the run kills its worker (memory, a crash of the host) before it is run again"
-	case r.Attempt >= r.MaxAttempts:
-		state = job.Dead
-		failure.Code = job.CodeMaxAttempts
-		failure.Message = fmt.Sprintf("worker %s was lost during the last of %d attempts", r.Worker, r.MaxAttempts)
-		failure.Fix = "retry it when the cause is known"
-	}
-	if state == job.Dead && slices.Contains(p.DropJobs, r.Job) {
-		state = job.Failed
-	}
+	r.Orphans = int(orphans)
+	state, failure := p.Verdict(&r.Run, r.Worker)
 	var retention time.Duration
 	if state.Terminal() {
 		retention = p.Retention[r.Job]

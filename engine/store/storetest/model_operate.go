@@ -64,15 +64,12 @@ func (m *model) reclaim(p store.ReclaimParams, texts func(id string) job.Failure
 			ref := job.Ref{RunID: r.ID, Worker: id, Claim: r.Claims}
 			r.Orphans++
 			failure := texts(r.ID)
-			if !(p.MaxOrphans > 0 && r.Orphans >= p.MaxOrphans) && r.Attempt < r.MaxAttempts {
+			to, _ := p.Verdict(&r.Run, id)
+			if to == job.Ready {
 				m.end(r, job.Ready, m.now, 0, nil)
 				m.record(r, ref, r.Attempt, job.Orphaned, m.now, &failure)
 				requeued = append(requeued, r.ID)
 				continue
-			}
-			to := job.Dead
-			if slices.Contains(p.DropJobs, r.Job) {
-				to = job.Failed
 			}
 			m.end(r, to, time.Time{}, p.Retention[r.Job], &failure)
 			m.record(r, ref, r.Attempt, job.Orphaned, time.Time{}, &failure)

@@ -234,7 +234,7 @@ func (x *random) renewSome() {
 }
 
 func (x *random) reclaimSome() {
-	p := store.ReclaimParams{Limit: 1000, MaxOrphans: x.rand.IntN(3), DropJobs: []string{"b"}, Retention: map[string]time.Duration{"a": 20 * time.Second}}
+	p := store.ReclaimParams{Limit: 1000, MaxOrphans: x.rand.IntN(3), DropJobs: []string{"b"}, UnwindJobs: pick(x, nil, []string{"a"}), Retention: map[string]time.Duration{"a": 20 * time.Second}}
 	res := x.reclaimWith(p)
 	// What the text says is the store's own; the code is not, and burials pin it.
 	texts := func(id string) job.Failure {
@@ -251,6 +251,9 @@ func (x *random) reclaimSome() {
 	}
 	for _, r := range res.Buried {
 		want := job.CodeMaxAttempts
+		if r.Attempt > r.MaxAttempts {
+			want = job.CodeCompensationFailed
+		}
 		if p.MaxOrphans > 0 && r.Orphans >= p.MaxOrphans {
 			want = job.CodeWorkerLost
 		}

@@ -31,6 +31,36 @@ func (e *env) orphan(worker string) job.Run {
 }
 
 var reclaimTests = []test{
+	// (SG10)
+	{"a run that compensates is handed out beyond its attempts, to be undone", func(e *env) {
+		r := e.start("w", store.EnqueueParams{MaxAttempts: 2})
+		e.saveStep(store.StepParams{Ref: refOf(r), Name: "a"})
+		for attempt := 1; attempt < 4; attempt++ {
+			e.db.Advance(2 * lease)
+			res, err := e.db.Reclaim(e.ctx, store.ReclaimParams{UnwindJobs: []string{jobA}})
+			if err != nil || len(res.Requeued) != 1 || len(res.Buried) != 0 {
+				e.Fatalf("attempt %d: %+v, %v", attempt, res, err)
+			}
+			w := "w" + string(rune('0'+attempt))
+			e.register(w)
+			if r = e.claimOne(w); r.Attempt != attempt+1 {
+				e.Fatalf("claimed for attempt %d, want %d", r.Attempt, attempt+1)
+			}
+		}
+		e.db.Advance(2 * lease)
+		res, err := e.db.Reclaim(e.ctx, store.ReclaimParams{UnwindJobs: []string{jobA}})
+		if err != nil || len(res.Buried) != 1 || res.Buried[0].Error.Code != job.CodeCompensationFailed {
+			e.Fatalf("after as many attempts to undo: %+v, %v", res, err)
+		}
+	}},
+	{"a run without steps is buried, whether or not its job compensates", func(e *env) {
+		e.start("w", store.EnqueueParams{MaxAttempts: 1})
+		e.db.Advance(2 * lease)
+		res, err := e.db.Reclaim(e.ctx, store.ReclaimParams{UnwindJobs: []string{jobA}})
+		if err != nil || len(res.Buried) != 1 || res.Buried[0].Error.Code != job.CodeMaxAttempts {
+			e.Fatalf("%+v, %v", res, err)
+		}
+	}},
 	// (S3, FL1) A run lost with its worker is not a failed run.
 	{"a lapsed worker's run is ready, counted, and not failed", func(e *env) {
 		id := e.add(store.EnqueueParams{})

@@ -7,6 +7,7 @@ package bridge
 // lengths. A method that unwinds the guest does not return.
 type Host interface {
 	Attempt() int32
+	Compensate() int32
 	Enqueue(b []byte) int32
 	Fail(kind uint32, b []byte) int32
 	Features() uint64

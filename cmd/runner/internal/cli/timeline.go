@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
@@ -98,8 +99,13 @@ func enqueuedDetail(run job.Run) string {
 
 func stepEvent(s job.Step, show func([]byte) json.RawMessage) event {
 	e := event{at: s.FinishedAt, what: string(s.Kind) + " " + s.Name, state: string(s.Status), took: between(s.StartedAt, s.FinishedAt), rank: 2}
-	if s.Kind == "" {
+	switch s.Kind {
+	case "":
 		e.what = "step " + s.Name
+	case job.KindCompensation:
+		e.what = "undo of " + strings.TrimPrefix(s.Name, job.CompensationPrefix)
+	case job.KindUnwind:
+		return event{at: e.at, what: "run", state: "is undone", detail: failureText(s.Error), rank: 3}
 	}
 	if e.at.IsZero() {
 		e.at = s.StartedAt

@@ -1,0 +1,328 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/enginetest"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// saga is a job that books and then fails, and what it did.
+type saga struct {
+	mu   sync.Mutex
+	did  []string
+	last func(t *task) error // what follows the bookings
+	undo func(what string, t *task) error
+}
+
+func (s *saga) run(t *task) (any, error) {
+	for _, what := range []string{"flight", "hotel"} {
+		_, err := t.Undoable(what, func() (any, error) {
+			s.do(what)
+			return what, nil
+		}, func() error {
+			s.do("undo " + what)
+			if s.undo != nil {
+				return s.undo(what, t)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if s.last == nil {
+		return nil, errors.New("no money")
+	}
+	return "paid", s.last(t)
+}
+
+// do notes what is done, and answers how much that is.
+func (s *saga) do(what string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.did = append(s.did, what)
+	return len(s.did)
+}
+
+func (s *saga) want(t *testing.T, did ...string) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.did, did) {
+		t.Errorf("did %q, want %q", s.did, did)
+	}
+}
+
+// doomed starts a worker, and answers what cuts it off from its database until
+// its lease has lapsed.
+func (r *rig) doomed() (cutOff func()) {
+	r.Helper()
+	var away atomic.Bool
+	db := r.view()
+	db.Between = func(_ context.Context, _ string, call func() error) error {
+		if away.Load() {
+			return enginetest.Away()
+		}
+		return call()
+	}
+	r.work(r.through(db))
+	return func() {
+		away.Store(true)
+		time.Sleep(time.Minute)
+	}
+}
+
+// compensates is the manifest of a saga.
+func compensates(attempts int) func(*manifest.Manifest) {
+	return func(m *manifest.Manifest) {
+		m.Jobs["j"].Compensates = true
+		m.Jobs["j"].Retry.Attempts = attempts
+	}
+}
+
+// While attempts are left nothing is undone; then completed steps are, the last
+// first, and the run keeps its own failure. (SG2, SG3, SG4, TC60, TC61)
+func TestARunThatFailsForGoodIsUndoneLastStepFirst(t *testing.T) {
+	for _, deadLetter := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &saga{}
+			r := newRig(t, handlers{"j": s.run}, func(m *manifest.Manifest) {
+				compensates(3)(m)
+				m.Jobs["j"].Retry.DeadLetter = deadLetter
+			})
+			r.work(nil)
+			run := r.settles(r.enqueue("j"))
+			want := job.Dead
+			if !deadLetter {
+				want = job.Failed
+			}
+			r.ended(run, want, "", 4)
+			if run.Error.Message != "no money" {
+				t.Errorf("error %+v", run.Error)
+			}
+			s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+			r.logged("jobs.unwind.completed", 1)
+			records, err := r.db.Attempts(t.Context(), run.ID)
+			if err != nil || len(records) != 4 || records[2].Outcome != job.Unwinding {
+				t.Errorf("timeline %+v, %v", records, err)
+			}
+		})
+	}
+}
+
+func TestARunThatSucceedsOrFailsBeforeItsFirstStepUndoesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{last: func(*task) error { return nil }}
+		r := newRig(t, handlers{"j": s.run}, compensates(1))
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Done, "", 1)
+		s.want(t, "flight", "hotel")
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, errors.New("at once") }}, compensates(1))
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Dead, "", 1)
+	})
+}
+
+// (SG7, TC62)
+func TestACompensatorIsTriedAgainAsThePolicySays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fails := 2
+		s := &saga{undo: func(what string, _ *task) error {
+			if what == "hotel" {
+				if fails--; fails >= 0 {
+					return errors.New("the hotel does not answer")
+				}
+			}
+			return nil
+		}}
+		r := newRig(t, handlers{"j": s.run}, compensates(3))
+		r.work(nil)
+		id := r.enqueue("j")
+		run := r.settles(id)
+		r.ended(run, job.Dead, "", 6)
+		if run.Error.Message != "no money" {
+			t.Errorf("error %+v", run.Error)
+		}
+		s.want(t, "flight", "hotel", "undo hotel", "undo hotel", "undo hotel", "undo flight")
+		r.logged("jobs.unwind.retried", 2)
+	})
+}
+
+// Both failures are told. (SG8)
+func TestAStepThatCannotBeUndoneEndsTheRunForAPerson(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{undo: func(string, *task) error { return errors.New("the hotel does not answer") }}
+		r := newRig(t, handlers{"j": s.run}, compensates(2))
+		r.work(nil)
+		run := r.settles(r.enqueue("j"))
+		r.ended(run, job.Dead, job.CodeCompensationFailed, 4)
+		for _, part := range []string{"the hotel does not answer", "no money"} {
+			if !strings.Contains(run.Error.Message, part) {
+				t.Errorf("error %q says nothing of %q", run.Error.Message, part)
+			}
+		}
+		s.want(t, "flight", "hotel", "undo hotel", "undo hotel")
+		r.logged("jobs.unwind.failed", 1)
+	})
+}
+
+// Once decided, a run is undone whatever its handler would do now, and what was
+// undone before its worker was lost is not undone again. (SG5, SG12, TC65)
+func TestAnUnwindGoesOnAfterItsWorkerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var again atomic.Bool
+		lost := make(chan struct{})
+		s := &saga{
+			last: func(*task) error {
+				if again.Load() {
+					return nil // it would succeed now
+				}
+				return enginetest.Terminal("", "no money")
+			},
+			undo: func(what string, tk *task) error {
+				if what == "flight" && again.CompareAndSwap(false, true) {
+					close(lost)
+					tk.Work(time.Hour)
+				}
+				return nil
+			},
+		}
+		r := newRig(t, handlers{"j": s.run}, compensates(2))
+		cutOff := r.doomed()
+		id := r.enqueue("j")
+		<-lost
+		cutOff()
+		r.work(nil)
+		run := r.settles(id)
+		r.ended(run, job.Dead, "", run.Attempt)
+		if run.Error.Message != "no money [terminal: not tried again]" {
+			t.Errorf("error %+v", run.Error)
+		}
+		s.want(t, "flight", "hotel", "undo hotel", "undo flight", "undo flight")
+	})
+}
+
+// (SG9, TC64)
+func TestADrainDuringAnUnwindIsUncountedAndKeepsTheFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{}
+		begun := make(chan struct{}, 3)
+		var first atomic.Bool
+		first.Store(true)
+		s.undo = func(what string, tk *task) error {
+			begun <- struct{}{}
+			if first.CompareAndSwap(true, false) {
+				tk.Work(time.Hour)
+			}
+			return nil
+		}
+		r := newRig(t, handlers{"j": s.run}, compensates(1))
+		w := r.work(nil)
+		id := r.enqueue("j")
+		<-begun
+		w.Drain(4 * time.Second)
+		run := r.get(id)
+		if run.State != job.Ready || run.Attempt != 1 || run.Error.Message != "no money" {
+			t.Errorf("handed back as %s at attempt %d with %+v", run.State, run.Attempt, run.Error)
+		}
+		r.work(nil)
+		run = r.settles(id)
+		r.ended(run, job.Dead, "", 2)
+		s.want(t, "flight", "hotel", "undo hotel", "undo hotel", "undo flight")
+	})
+}
+
+// (SG10, S4b)
+func TestARunThatLosesItsWorkerOnItsLastAttemptIsUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reached := make(chan struct{})
+		var again atomic.Bool
+		s := &saga{last: func(tk *task) error {
+			if again.CompareAndSwap(false, true) {
+				close(reached)
+				tk.Work(time.Hour)
+			}
+			return nil
+		}}
+		r := newRig(t, handlers{"j": s.run}, compensates(1))
+		cutOff := r.doomed()
+		id := r.enqueue("j")
+		<-reached
+		cutOff()
+		r.work(nil)
+		r.ended(r.settles(id), job.Dead, job.CodeMaxAttempts, 2)
+		s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+	})
+}
+
+// Nobody can say whether a once step that was cut off took effect: the unwind
+// stops at once. (SG11)
+func TestAOnceStepOfUnknownOutcomeStopsTheUnwind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reached := make(chan struct{}, 1)
+		s := &saga{last: func(tk *task) error {
+			_, err := tk.Once("charge", func() (any, error) {
+				reached <- struct{}{}
+				tk.Work(time.Hour)
+				return nil, nil
+			})
+			return err
+		}}
+		r := newRig(t, handlers{"j": s.run}, compensates(5))
+		cutOff := r.doomed()
+		id := r.enqueue("j")
+		<-reached
+		cutOff()
+		r.work(nil)
+		run := r.settles(id)
+		if run.State != job.Dead || run.Error.Code != job.CodeCompensationFailed || !strings.Contains(run.Error.Message, job.CodeStepOutcomeUnknown) {
+			t.Errorf("%s with %+v", run.State, run.Error)
+		}
+		s.want(t, "flight", "hotel")
+	})
+}
+
+// A run that was undone is not taken up where it was: a fresh one begins in its
+// place. (SG22)
+func TestARetryOfARunThatWasUndoneIsAFreshRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rich atomic.Bool
+		s := &saga{last: func(*task) error {
+			if rich.Load() {
+				return nil
+			}
+			return errors.New("no money")
+		}}
+		r := newRig(t, handlers{"j": s.run}, compensates(1))
+		r.work(nil)
+		id := r.enqueue("j")
+		r.settles(id)
+		_, err := r.queue.Retry(t.Context(), store.RequeueParams{ID: id, FromStep: "hotel"})
+		if abi.CodeOf(err) != job.CodeNotRequeueable {
+			t.Errorf("retry from a step answered %v", err)
+		}
+		rich.Store(true)
+		fresh, err := r.queue.Retry(t.Context(), store.RequeueParams{ID: id})
+		r.must(err)
+		if fresh.ID == id || fresh.Parent != id {
+			t.Errorf("answered run %s with parent %s", fresh.ID, fresh.Parent)
+		}
+		r.ended(r.settles(fresh.ID), job.Done, "", 1)
+		r.ended(r.get(id), job.Dead, "", 2)
+		s.want(t, "flight", "hotel", "undo hotel", "undo flight", "flight", "hotel")
+	})
+}

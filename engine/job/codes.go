@@ -21,7 +21,8 @@ const (
 	CodeIDInvalid           = "X_ID_INVALID"
 	CodeInputInvalid        = "X_JOB_INPUT_INVALID"
 	CodeInternal            = "X_INTERNAL"
-	CodeInvalid             = "X_INVALID" // an argument out of its range
+	CodeInvalid             = "X_INVALID"      // an argument out of its range
+	CodeKeyBusy             = "X_JOB_KEY_BUSY" // another run holds the key of a limit that does not wait
 	CodeKeyInvalid          = "X_JOB_KEY_INVALID"
 	CodeLeaseLost           = "X_JOB_LEASE_LOST"
 	CodeMaxAttempts         = "X_JOB_MAX_ATTEMPTS"

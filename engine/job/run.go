@@ -20,6 +20,8 @@ type Run struct {
 	Queue       string
 	Tenant      string // "" is untenanted
 	Key         string
+	Gate        string // limit that its enqueuer put it under, as package limit names it; "" is none
+	Blocked     string // gate that a ready run waits behind; "" is none
 	State       State
 	Priority    int // lower first, -100 to 100
 	Attempt     int // counted attempts, the current one included

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/limit"
 )
 
 // ErrUnknown marks an error after which the operation may or may not have been
@@ -22,6 +23,7 @@ type Store interface {
 	Enqueuer
 	Events
 	Notifier
+	Pauser
 	Schedules
 	Settler
 	Steps
@@ -62,6 +64,7 @@ type EnqueueParams struct {
 	Queue       string
 	Tenant      string
 	Key         string
+	Gate        string // limit that it is under, as package limit names it; "" is none
 	Input       []byte
 	Priority    int
 	MaxAttempts int
@@ -100,8 +103,15 @@ type Claimer interface {
 	// advancing the claim ordinal. It rotates over the tenants that have due
 	// runs, so that one tenant's backlog delays another by one rotation at
 	// most; within a tenant lower priorities go first, then earlier due times,
-	// then ids. Paused queues are skipped. A delayed or suspended run whose time
+	// then ids. What is paused is passed over. A delayed or suspended run whose time
 	// has come may be made ready by any claim before one takes it.
+	//
+	// Limits are kept over all claims of a database, to the run: what is running
+	// is counted, and what a rate allows is spent, in the claim's own transaction.
+	// A run that finds the gate of its job full is set aside: it stays ready, and
+	// is passed over without a cost until the gate may have room, which is known
+	// with the commit that ends a run there. Only runs that were claimed under a
+	// limit count towards it.
 	// Errors: X_JOB_CLAIM_QUEUES_EMPTY without queues; X_INVALID for a negative limit.
 	Claim(ctx context.Context, p ClaimParams) (ClaimResult, error)
 }
@@ -117,6 +127,9 @@ type ClaimParams struct {
 type QueueLimit struct {
 	Queue string
 	Limit int
+	// Limits are what the queue's runs are held to; nil is nothing. They are the
+	// caller's for the time of the call.
+	Limits *limit.Queue
 }
 
 // ClaimResult is what was claimed. Runs carry Input but no Output.
@@ -125,8 +138,66 @@ type ClaimResult struct {
 	WorkerGone bool
 	Now        time.Time
 	// NextDue is when the next run of the asked queues becomes due; zero when
-	// none waits for a time. A hint: it may be early, never late.
+	// none waits for a time. A hint: it may be early, never late. It tells of a
+	// rate that is spent too.
 	NextDue time.Time
+	// Busy names, by the id of a claimed run that is not to begin, the run that
+	// holds its key: a limit that does not wait was full. It holds no gate and is
+	// to be settled as refused.
+	Busy map[string]string
+}
+
+// Pauser stops claims of a queue, a job or a tenant until it is resumed. What is
+// running goes on, and what is paused is counted as before.
+type Pauser interface {
+	// SetPause pauses or resumes, and answers whether that changed anything. The
+	// first pause stands: another keeps its time, its author and its reason. No
+	// claim that begins after it takes a run of what is paused.
+	// Errors: X_INVALID for a kind that is none, or a name that is empty.
+	SetPause(ctx context.Context, p PauseParams) (changed bool, err error)
+	// ListPauses answers what is or was paused, by kind and name: who changed it
+	// last is kept.
+	ListPauses(ctx context.Context) ([]Pause, error)
+	// Age lets the runs of a queue that have been ready for at least Waited go
+	// before every priority, the longest waiting first, and answers how many more
+	// do. A run that was aged keeps that.
+	Age(ctx context.Context, p AgeParams) (int, error)
+}
+
+// PauseKind says what a pause is of.
+type PauseKind string
+
+// The kinds of pauses.
+const (
+	PauseQueue  PauseKind = "queue"
+	PauseJob    PauseKind = "job"
+	PauseTenant PauseKind = "tenant" // in every queue
+)
+
+// PauseParams pauses, or resumes. By says who, for people.
+type PauseParams struct {
+	Kind   PauseKind
+	Name   string
+	Resume bool
+	By     string
+	Reason string
+}
+
+// Pause is what is known of one. PausedAt is zero after it was resumed.
+type Pause struct {
+	Kind      PauseKind
+	Name      string
+	PausedAt  time.Time
+	ChangedAt time.Time
+	By        string
+	Reason    string
+}
+
+// AgeParams bounds an ageing to Limit runs; 0 is 1,000.
+type AgeParams struct {
+	Queue  string
+	Waited time.Duration
+	Limit  int
 }
 
 // Settler ends attempts.

@@ -89,6 +89,12 @@ WITH RECURSIVE queues(name) AS (
 )
 SELECT name FROM queues WHERE name IS NOT NULL
 
+-- name: stats_blocked
+-- ?1 the most: what waits behind gates is ready
+SELECT queue, count(*), min(run_at) FROM (
+  SELECT queue, run_at FROM runs INDEXED BY runs_gates WHERE at_gate IS NOT NULL AND state = 'blocked' LIMIT ?1)
+GROUP BY queue
+
 -- name: stats_waiting
 -- ?1 now, ?2 queue, ?3 most rows counted, those due first: how many are due, the
 -- earliest of them, how many are not, by state

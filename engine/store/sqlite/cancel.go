@@ -26,7 +26,7 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (job.Run, erro
 				Fix:     "only a run that has not ended can be cancelled",
 			}
 		}
-		r.State, r.Worker, r.FinishedAt = job.Cancelled, "", fromMS(tx.now)
+		r.State, r.Worker, r.Blocked, r.FinishedAt = job.Cancelled, "", "", fromMS(tx.now)
 		if p.Retention > 0 {
 			r.ExpiresAt = fromMS(tx.now + p.Retention.Milliseconds())
 		}

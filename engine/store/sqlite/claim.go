@@ -15,7 +15,6 @@ const maxPromote = 10_000
 
 var (
 	qWorkerAlive        = named("worker_alive")
-	qQueuePaused        = named("queue_paused")
 	qNextDue            = named("next_due")
 	qAnyDue             = named("any_due")
 	qPromote            = named("promote")
@@ -27,14 +26,30 @@ var (
 
 // rotation remembers, per queue, the tenant that was served last. It is only a
 // place to go on from: losing it, as a restart does, costs one rotation.
-type rotation struct{ last map[string]cursor }
+type rotation struct {
+	last   map[string]cursor
+	behind map[string]cursor // the same of what waits behind a gate
+}
 
 type cursor struct {
 	tenant string
 	set    bool // false: begin with the first tenant, which may be ""
 }
 
-func newRotation() *rotation { return &rotation{last: map[string]cursor{}} }
+func newRotation() *rotation {
+	return &rotation{last: map[string]cursor{}, behind: map[string]cursor{}}
+}
+
+// maxBehind bounds the gates whose rotation is remembered.
+const maxBehind = 10_000
+
+// served notes which tenant's run passed a gate.
+func (r *rotation) served(gate, tenant string) {
+	if len(r.behind) >= maxBehind {
+		clear(r.behind)
+	}
+	r.behind[gate] = cursor{tenant: tenant, set: true}
+}
 
 // Claim implements store.Claimer.
 func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
@@ -67,21 +82,31 @@ func (t *tx) claim(p store.ClaimParams) (store.ClaimResult, error) {
 		out.WorkerGone = !alive
 		return out, err
 	}
+	pausedQueues, pauses, err := t.paused()
+	if err != nil {
+		return out, err
+	}
 	var nextDue int64
 	for _, ql := range p.Queues {
-		paused, err := t.exists(qQueuePaused, ql.Queue)
-		if err != nil {
-			return out, err
-		}
-		if paused {
+		if pausedQueues[ql.Queue] {
 			continue
 		}
 		due := false
+		again := int64(0)
 		if ql.Limit > 0 {
 			if due, err = t.promote(ql.Queue); err != nil {
 				return out, err
 			}
-			if out.Runs, err = t.claimQueue(out.Runs, p.Worker, ql); err != nil {
+			opened, err := t.exists(qAnyOpening, ql.Queue)
+			if err != nil {
+				return out, err
+			}
+			if !ql.Limits.Empty() || pauses.Any() || opened {
+				again, err = t.claimLimited(&out, p.Worker, ql, pauses)
+			} else {
+				out.Runs, err = t.claimQueue(out.Runs, p.Worker, ql)
+			}
+			if err != nil {
 				return out, err
 			}
 		}
@@ -89,8 +114,10 @@ func (t *tx) claim(p store.ClaimParams) (store.ClaimResult, error) {
 		if err != nil {
 			return out, err
 		}
-		if next != 0 && (nextDue == 0 || next < nextDue) {
-			nextDue = next
+		for _, next := range []int64{next, again} {
+			if next != 0 && (nextDue == 0 || next < nextDue) {
+				nextDue = next
+			}
 		}
 	}
 	out.NextDue = fromMS(nextDue)

@@ -1,9 +1,6 @@
 -- name: worker_alive
 SELECT 1 FROM workers WHERE id = ?1 AND expires_at > ?2
 
--- name: queue_paused
-SELECT 1 FROM queues WHERE name = ?1 AND paused_at IS NOT NULL
-
 -- name: next_due
 -- ?1 queue, ?2 now: what waits for a time yet to come.
 SELECT min(run_at) FROM runs INDEXED BY runs_waiting WHERE {waiting} AND queue = ?1 AND run_at > ?2

@@ -52,10 +52,6 @@ func (d testDB) PlantStepStatus(tb testing.TB, runID, step, status string) {
 	d.exec(tb, "UPDATE steps SET status = ?1 WHERE name = ?2 AND run = (SELECT seq FROM runs WHERE id = ?3)", status, step, id)
 }
 
-func (d testDB) PauseQueue(tb testing.TB, queue string) {
-	d.exec(tb, "INSERT INTO queues (name, paused_at) VALUES (?1, 1) ON CONFLICT (name) DO UPDATE SET paused_at = 1", queue)
-}
-
 func openTest(tb testing.TB, path string) storetest.DB {
 	clock := storetest.NewClock()
 	return testDB{open(tb, Config{Path: path, Clock: clock.Now}), clock}
@@ -92,4 +88,10 @@ func TestHammer(t *testing.T) {
 	t.Run("file", func(t *testing.T) {
 		storetest.Hammer(t, func(tb testing.TB) storetest.DB { return openTest(tb, filepath.Join(tb.TempDir(), "runs.db")) }, seed, 200)
 	})
+}
+
+func TestRandomLimits(t *testing.T) {
+	for _, seed := range []uint64{1, 2, uint64(time.Now().UnixNano())} {
+		storetest.RandomLimits(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 3000)
+	}
 }

@@ -86,13 +86,24 @@ func (t *tx) enqueueOne(p *store.EnqueueParams) (store.EnqueueResult, error) {
 	if runAt > t.now {
 		state = job.Delayed
 	}
+	text, at := string(state), ""
+	if p.Gate != "" && state == job.Ready {
+		// Behind others that wait, out of the way of claims from the start.
+		waits, err := t.waits(p.Gate, p.Queue)
+		if err != nil {
+			return store.EnqueueResult{}, err
+		}
+		if waits {
+			text, at = stateBlocked, p.Gate
+		}
+	}
 	q := t.use(qInsertRun)
 	q.blob(id[:])
 	q.text(p.Job)
 	q.text(p.Queue)
 	q.text(p.Tenant)
 	q.text(p.Key)
-	q.text(string(state))
+	q.text(text)
 	q.int(int64(p.Priority))
 	q.int(int64(p.MaxAttempts))
 	q.int(runAt)
@@ -110,6 +121,8 @@ func (t *tx) enqueueOne(p *store.EnqueueParams) (store.EnqueueResult, error) {
 	} else {
 		q.blob(p.Input)
 	}
+	q.textOrNull(p.Gate)
+	q.textOrNull(at)
 	if err := q.exec(); err != nil {
 		return store.EnqueueResult{}, err
 	}
@@ -124,7 +137,7 @@ func (t *tx) enqueueOne(p *store.EnqueueParams) (store.EnqueueResult, error) {
 			return store.EnqueueResult{}, err
 		}
 	}
-	if runAt <= t.now+announce {
+	if runAt <= t.now+announce && at == "" {
 		t.group.wake(p.Queue)
 	}
 	return store.EnqueueResult{ID: p.ID, State: state}, nil
@@ -140,7 +153,7 @@ func (t *tx) holder(id uuid, p *store.EnqueueParams) (store.EnqueueResult, error
 		if err := q.end(); err != nil {
 			return store.EnqueueResult{}, err
 		}
-		st, err := job.ParseState(state)
+		st, err := parseState(state)
 		if err != nil {
 			return store.EnqueueResult{}, errRowStatus("runs", "state", state, p.ID)
 		}
@@ -183,7 +196,7 @@ func (c *conn) findLive(jobName, tenant, key string) (id string, state job.State
 	q.text(tenant)
 	q.text(key)
 	if q.step() {
-		id, state = formatUUID(q.s.ColumnRawBlob(0)), job.State(q.colText(1))
+		id, state = formatUUID(q.s.ColumnRawBlob(0)), seenState(q.colText(1))
 	}
 	return id, state, q.end()
 }

@@ -229,7 +229,7 @@ func (t *tx) cancelChild(id uuid, keep int64, parentID string) error {
 	var queue string
 	var state job.State
 	if q.step() {
-		seq, queue, state = q.colInt(0), q.colText(1), job.State(q.colText(2))
+		seq, queue, state = q.colInt(0), q.colText(1), seenState(q.colText(2))
 	}
 	if err := q.end(); err != nil || seq == 0 || !state.Live() {
 		return err
@@ -242,6 +242,9 @@ func (t *tx) cancelChild(id uuid, keep int64, parentID string) error {
 
 // cancelRun makes a live run cancelled, for the reason if there is one.
 func (t *tx) cancelRun(seq int64, queue string, keep int64, reason *job.Failure) error {
+	if err := t.leaveAny(seq); err != nil {
+		return err
+	}
 	expires := int64(0)
 	if keep > 0 {
 		expires = t.now + keep

@@ -102,7 +102,11 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 		}
 		// The text itself, not a parameter: a partial index serves only a
 		// condition that it can see.
-		where = append(where, "state = '"+string(st)+"'")
+		if st == job.Ready {
+			where = append(where, "(state = 'ready' OR state = '"+stateBlocked+"')")
+		} else {
+			where = append(where, "state = '"+string(st)+"'")
+		}
 		if st == job.Delayed || st == job.Suspended {
 			where = append(where, defines["waiting"])
 		}
@@ -156,6 +160,13 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 			return "", nil, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", cursor.id), Fix: "use the last id of the page before"}
 		}
 		add(cursor.cond, idArg(id))
+	}
+	if index == "runs_ready" {
+		// Each kind of ready run from the index that has it.
+		rest := strings.Join(append([]string{""}, where[1:]...), " AND ")
+		text = "SELECT " + listColumns + " FROM runs INDEXED BY runs_ready WHERE state = 'ready'" + rest +
+			" UNION ALL SELECT " + listColumns + " FROM runs INDEXED BY runs_gates WHERE at_gate IS NOT NULL AND state = '" + stateBlocked + "'" + rest
+		return text + " ORDER BY id DESC", append(bind, bind...), false, nil
 	}
 	text = "SELECT " + listColumns + " FROM runs INDEXED BY " + index
 	if len(where) > 0 {

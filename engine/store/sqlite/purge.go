@@ -10,7 +10,11 @@ import (
 // after which claims and settles have their turn.
 const purgeChunk = 500
 
+// rateKept is how long, in ms, the state of a rate outlives its use.
+const rateKept = 60_000
+
 var (
+	qForgetRates = named("forget_rates")
 	qExpiredRuns = named("expired_runs")
 	qDeleteRun   = []*statement{
 		named("delete_run_steps"), named("delete_run_attempts"), named("delete_run_payload"), named("delete_run"),
@@ -48,6 +52,11 @@ func (t *tx) purge(limit int) (int, error) {
 		seq   int64
 		queue string
 		state job.State
+	}
+	forget := t.use(qForgetRates)
+	forget.int((t.now - rateKept) * 1e6)
+	if err := forget.exec(); err != nil {
+		return 0, err
 	}
 	var runs []expired
 	q := t.use(qExpiredRuns)

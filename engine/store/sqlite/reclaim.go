@@ -91,7 +91,7 @@ func (t *tx) runsOf(worker string, limit int) ([]heldRun, error) {
 		}
 		out = append(out, heldRun{r, held{
 			seq: seq, queue: r.Queue, attempt: int64(r.Attempt), claimedAt: toMS(r.ClaimedAt),
-			module: r.Module, steps: int64(r.Steps), orphans: int64(r.Orphans),
+			module: r.Module, steps: int64(r.Steps), orphans: int64(r.Orphans), gate: q.colText(atGateColumn),
 		}})
 	}
 	return out, q.end()
@@ -147,6 +147,9 @@ func (t *tx) release(r *heldRun, to job.State, attempts, orphans int64, outcome 
 	q.ms(finished)
 	q.ms(expires)
 	if err := q.exec(); err != nil {
+		return err
+	}
+	if err := t.leave(r.held.seq, r.held.gate, true); err != nil {
 		return err
 	}
 	ref := job.Ref{RunID: r.ID, Worker: r.Worker, Claim: r.Claims}

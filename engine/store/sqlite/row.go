@@ -3,7 +3,33 @@ package sqlite
 import "github.com/jobrunner/runner/engine/job"
 
 // columns of {run}, before those a statement adds
-const runColumns = 30
+const runColumns = 32
+
+// stateBlocked is the text of a ready run that waits behind a gate: a state of its
+// own here, so that the index of ready runs has only what a claim may take.
+const stateBlocked = "blocked"
+
+// Columns of {run}, by place.
+const (
+	gateColumn   = 30
+	atGateColumn = 31
+)
+
+// parseState is the state that a row's text stands for.
+func parseState(text string) (job.State, error) {
+	if text == stateBlocked {
+		return job.Ready, nil
+	}
+	return job.ParseState(text)
+}
+
+// seenState is parseState of a text that may be another build's.
+func seenState(text string) job.State {
+	if text == stateBlocked {
+		return job.Ready
+	}
+	return job.State(text)
+}
 
 // scanRun reads the {run} columns of the current row, without input and output.
 // A state of another build is an error that names the row.
@@ -33,8 +59,13 @@ func scanRun(q *call) (r job.Run, seq int64, err error) {
 		Traceparent: q.colText(23),
 		Error:       scanFailure(q, 24),
 		Progress:    job.Progress{Permille: int(q.colInt(28)), Note: q.colText(29)},
+		Gate:        q.colText(gateColumn),
 	}
 	text := q.s.ColumnRawText(6)
+	if string(text) == stateBlocked {
+		r.State, r.Blocked = job.Ready, q.colText(atGateColumn)
+		return r, seq, nil
+	}
 	for _, st := range job.States {
 		if string(st) == string(text) {
 			r.State = st

@@ -63,6 +63,7 @@ type held struct {
 	module    string
 	steps     int64
 	orphans   int64
+	gate      string // that it holds
 }
 
 // hold returns the run of ref if it is still running under that claim.
@@ -78,7 +79,7 @@ func (t *tx) hold(ref job.Ref) (h held, ok bool, err error) {
 	if ok = q.step(); ok {
 		h = held{
 			seq: q.colInt(0), queue: q.colText(1), attempt: q.colInt(2), claimedAt: q.colInt(3),
-			module: q.colText(4), steps: q.colInt(5), orphans: q.colInt(6),
+			module: q.colText(4), steps: q.colInt(5), orphans: q.colInt(6), gate: q.colText(7),
 		}
 	}
 	return h, ok, q.end()
@@ -120,6 +121,9 @@ func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
 		return store.SettleResult{}, err
 	}
 	if err := t.setExtras(&h, p); err != nil {
+		return store.SettleResult{}, err
+	}
+	if err := t.leave(h.seq, h.gate, true); err != nil {
 		return store.SettleResult{}, err
 	}
 	// A first attempt that completed leaves no record: its run says the same.

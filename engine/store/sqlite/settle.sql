@@ -1,7 +1,7 @@
 -- name: held
 -- ?1 id, ?2 worker, ?3 claim. The fence of every write of an attempt: no row
 -- unless the run is running under exactly that claim.
-SELECT seq, queue, attempt, claimed_at, module, steps, orphans FROM runs INDEXED BY runs_id
+SELECT seq, queue, attempt, claimed_at, module, steps, orphans, at_gate FROM runs INDEXED BY runs_id
 WHERE id = ?1 AND state = 'running' AND worker = ?2 AND claims = ?3
 
 -- name: settle_done

@@ -14,6 +14,7 @@ var (
 	qQueuesWaiting = named("queues_waiting")
 	qStatsReady    = named("stats_ready")
 	qStatsLanes    = named("stats_lanes")
+	qStatsBlocked  = named("stats_blocked")
 	qStatsWaiting  = named("stats_waiting")
 	qStatsRunning  = named("stats_running")
 	qStatsEnded    = named("stats_ended")
@@ -52,6 +53,9 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 
 func (c *conn) stats(now int64, bounds store.StatsBounds, queue func(name string) *store.QueueStats, workers *int) error {
 	if err := c.statsReady(bounds, queue); err != nil {
+		return err
+	}
+	if err := c.statsBlocked(bounds, queue); err != nil {
 		return err
 	}
 	if err := c.statsWaiting(now, bounds, queue); err != nil {
@@ -111,6 +115,19 @@ func (c *conn) statsReady(bounds store.StatsBounds, queue func(name string) *sto
 		}
 	}
 	return nil
+}
+
+// statsBlocked counts what waits behind gates, of all queues together no more than
+// the bound of one.
+func (c *conn) statsBlocked(bounds store.StatsBounds, queue func(name string) *store.QueueStats) error {
+	q := c.use(qStatsBlocked)
+	q.int(bounds.Ready)
+	for q.step() {
+		s := queue(q.colText(0))
+		s.Ready = min(s.Ready+q.colInt(1), bounds.Ready)
+		s.OldestDue = earlier(s.OldestDue, q.colTime(2))
+	}
+	return q.end()
 }
 
 func (c *conn) statsWaiting(now int64, bounds store.StatsBounds, queue func(name string) *store.QueueStats) error {

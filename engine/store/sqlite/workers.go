@@ -132,7 +132,7 @@ func (t *tx) heldState(ref job.Ref, worker string) (state job.State, held bool, 
 	q := t.use(qHeldState)
 	q.blob(id[:])
 	if q.step() {
-		state = job.State(q.colText(0))
+		state = seenState(q.colText(0))
 		held = state == job.Running && q.colText(1) == worker && ref.Worker == worker && q.colInt(2) == ref.Claim
 	}
 	return state, held, q.end()

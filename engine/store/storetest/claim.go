@@ -232,7 +232,7 @@ var claimTests = []test{
 		e.register("w")
 		e.add(store.EnqueueParams{})
 		e.add(store.EnqueueParams{Queue: "other"})
-		e.db.PauseQueue(e, queueA)
+		e.pause(store.PauseQueue, queueA)
 		res := e.claimAll("w", store.QueueLimit{Queue: queueA, Limit: 5}, store.QueueLimit{Queue: "other", Limit: 5})
 		if len(res.Runs) != 1 || res.Runs[0].Queue != "other" {
 			e.Fatalf("claimed %v", ids(res.Runs))

@@ -31,8 +31,6 @@ type DB interface {
 	// written: a text that this one does not know.
 	PlantRunState(tb testing.TB, runID, state string)
 	PlantStepStatus(tb testing.TB, runID, step, status string)
-	// PauseQueue marks a queue as paused.
-	PauseQueue(tb testing.TB, queue string)
 }
 
 // Factory opens an empty DB for one test.
@@ -73,6 +71,8 @@ func Run(t *testing.T, open Factory) {
 		{"Enqueue", enqueueTests},
 		{"EnqueueIf", enqueueIfTests},
 		{"Claim", claimTests},
+		{"Limits", limitTests},
+		{"Pause", pauseTests},
 		{"Settle", settleTests},
 		{"Steps", stepTests},
 		{"Events", eventTests},

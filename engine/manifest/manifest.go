@@ -32,21 +32,38 @@ type Runner struct {
 	Lease    time.Duration // default 30s
 	Drain    time.Duration // default 25s
 	CPUSlots int           // guests running at a time; default 0: GOMAXPROCS
+	Workers  int           // attempts at a time in one process, over its queues; 0 is no limit
 }
 
 // Queue is a [queues.NAME] table.
 type Queue struct {
 	Name      string
 	Workers   int // attempts at a time in one process; default 100
-	PerTenant int // 0 is no limit
-	Rate      *Rate
+	PerTenant int // attempts at a time of one tenant, over the fleet; 0 is no limit
+	// TenantWorkers are the attempts at a time of one tenant in one process; 0 is
+	// no limit.
+	TenantWorkers int
+	Rate          *Rate
+	// AgeAfter is how long a run may be ready before it goes before every
+	// priority; default 10m.
+	AgeAfter time.Duration
 }
 
-// Rate is a rate limit: Limit starts per Per, by "tenant" or "queue".
+// Rate is a rate limit: Limit starts per Per, by "tenant" or "queue" for a
+// queue's. Package limit says what it means.
 type Rate struct {
 	Limit int
 	Per   time.Duration
 	By    string
+}
+
+// Concurrency bounds the runs of a job at a time, over the fleet: all of them, or,
+// with a Key, those that render the same one.
+type Concurrency struct {
+	Limit int // 0 is no limit
+	Key   Template
+	Keyed bool
+	Fail  bool // a run that finds its key held fails; false: it waits
 }
 
 // Module is a [modules.NAME] table.
@@ -87,7 +104,8 @@ type Job struct {
 	Priority    int
 	OnDeploy    OnDeploy
 	Compensates bool
-	Concurrency int           // 0 is no limit
+	Concurrency Concurrency
+	Rate        *Rate
 	Retention   time.Duration // default 30 days
 	Retry       job.RetryPolicy
 }

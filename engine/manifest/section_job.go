@@ -45,7 +45,7 @@ func (l *loader) job(name string, t *table) {
 	}
 	l.later = append(l.later, func() {
 		if _, ok := l.m.Queues[j.Queue]; !ok {
-			l.m.Queues[j.Queue] = Queue{Name: j.Queue, Workers: DefaultWorkers}
+			l.m.Queues[j.Queue] = Queue{Name: j.Queue, Workers: DefaultWorkers, AgeAfter: DefaultAgeAfter}
 		}
 	})
 	if path, ok := t.text("input", "schemas/"+name+".json"); ok {
@@ -60,14 +60,43 @@ func (l *loader) job(name string, t *table) {
 	if j.StepTimeout > j.Timeout {
 		t.bad("step_timeout", CodeValue, fmt.Sprintf("is %s, longer than the attempt it is part of: timeout is %s", FormatDuration(j.StepTimeout), FormatDuration(j.Timeout)), "lower it, or raise timeout")
 	}
-	j.Concurrency = t.count("concurrency", 0, 1, 1_000_000, "no limit")
-	l.unenforced(t, "concurrency", "limit of concurrency")
+	j.Concurrency = l.concurrency(t, j.Input)
+	j.Rate = rate(t, `{ limit = 50, per = "1s" }`, false)
 	j.Priority = t.count("priority", 0, job.MinPriority, job.MaxPriority, "0; lower runs first")
 	j.OnDeploy = OnDeploy(t.choice("on_deploy", string(Pin), string(Pin), string(Latest)))
 	j.Compensates = t.flag("compensates", false)
 	j.Retention = t.duration("retention", DefaultRetention, time.Second, longest)
 	j.Retry = l.retry(t)
 	t.close()
+}
+
+// mostConcurrent bounds what may be asked for: each run at a time is counted.
+const mostConcurrent = 1_000_000
+
+// concurrency reads a job's limit: a number, or a table with a key.
+func (l *loader) concurrency(t *table, schema *Schema) (c Concurrency) {
+	if v := t.n.children["concurrency"]; v == nil || v.kind != kindTable {
+		c.Limit = t.count("concurrency", 0, 1, mostConcurrent, "no limit")
+		return c
+	}
+	const example = `{ limit = 1, key = "{accountId}" }`
+	of := t.table("concurrency", example)
+	c.Limit = of.count("limit", 1, 1, mostConcurrent, "1")
+	c.Keyed = of.n.children["key"] != nil
+	if c.Keyed {
+		c.Key = l.template(of, "key", "{accountId}", ParseLimitKey, schema)
+		if v := of.n.children["key"]; v.kind == kindString && v.text == "" {
+			of.bad("key", CodeTemplate, "is empty", "leave it out for one limit over all runs of the job")
+		}
+	} else {
+		of.get("key")
+	}
+	c.Fail = of.choice("when_busy", "wait", "wait", "fail") == "fail"
+	if c.Fail && !c.Keyed {
+		of.bad("when_busy", CodeValue, `is "fail" without a key`, "name the key whose holder a run fails for, as in "+example)
+	}
+	of.close()
+	return c
 }
 
 // retry reads a job's retry table.

@@ -14,6 +14,7 @@ const (
 	DefaultDrain    = 25 * time.Second
 	DefaultQueue    = "default"
 	DefaultWorkers  = 100
+	DefaultAgeAfter = 10 * time.Minute
 )
 
 // MinDrain and MaxDrain bound [runner] drain, and whatever overrides it.
@@ -46,6 +47,7 @@ func (l *loader) runner(top *table) {
 	r.Lease = t.duration("lease", DefaultLease, 2*time.Second, time.Hour)
 	r.Drain = t.duration("drain", DefaultDrain, MinDrain, MaxDrain)
 	r.CPUSlots = t.count("cpu_slots", 0, 1, 1024, "one for each CPU")
+	r.Workers = t.count("workers", 0, 1, 100_000, "no limit")
 	t.close()
 }
 
@@ -87,20 +89,29 @@ func (l *loader) queue(name string, t *table) {
 	q := Queue{Name: name}
 	q.Workers = t.count("workers", DefaultWorkers, 1, 10_000, "100")
 	q.PerTenant = t.count("per_tenant", 0, 1, 1_000_000, "no limit")
-	l.unenforced(t, "per_tenant", "limit for each tenant")
-	const example = `{ limit = 50, per = "1s", by = "tenant" }`
-	if r := t.table("rate", example); r != nil {
-		l.unenforced(t, "rate", "rate limit")
-		q.Rate = &Rate{
-			Limit: r.count("limit", 1, 1, 1_000_000, ""),
-			Per:   r.duration("per", time.Second, 10*time.Millisecond, 31*day),
-			By:    r.choice("by", "queue", "queue", "tenant"),
-		}
-		if r.n.children["limit"] == nil {
-			t.c.add(r.n.at, CodeRequired, r.name("limit"), r.path+" has no limit", "write rate = "+example)
-		}
-		r.close()
-	}
+	q.TenantWorkers = t.count("tenant_workers", 0, 1, 10_000, "no limit")
+	q.Rate = rate(t, `{ limit = 50, per = "1s", by = "tenant" }`, true)
+	q.AgeAfter = t.duration("age_after", DefaultAgeAfter, time.Second, longest)
 	l.m.Queues[name] = q
 	t.close()
+}
+
+// rate reads a table's rate; nil is none.
+func rate(t *table, example string, by bool) *Rate {
+	r := t.table("rate", example)
+	if r == nil {
+		return nil
+	}
+	out := &Rate{
+		Limit: r.count("limit", 1, 1, 1_000_000, ""),
+		Per:   r.duration("per", time.Second, 10*time.Millisecond, 31*day),
+	}
+	if by {
+		out.By = r.choice("by", "queue", "queue", "tenant")
+	}
+	if r.n.children["limit"] == nil {
+		t.c.add(r.n.at, CodeRequired, r.name("limit"), r.path+" has no limit", "write rate = "+example)
+	}
+	r.close()
+	return out
 }

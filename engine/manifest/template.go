@@ -52,6 +52,18 @@ func ParseKey(source string) (Template, error) {
 	return parseTemplate(source, "idempotency key", job.MaxKey)
 }
 
+// ParseLimitKey parses the template of a concurrency key.
+func ParseLimitKey(source string) (Template, error) {
+	t, err := parseTemplate(source, "concurrency key", MaxLimitKey)
+	if err == nil && t.UsesRunID() {
+		return Template{}, templateError("a concurrency key cannot be the id of a run: no two runs would share it")
+	}
+	return t, err
+}
+
+// MaxLimitKey bounds a rendered concurrency key, in bytes.
+const MaxLimitKey = 200
+
 // ParseTenant parses the template of a tenant, or "none".
 func ParseTenant(source string) (Template, error) {
 	if source == "none" {

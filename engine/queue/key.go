@@ -6,6 +6,7 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/limit"
 	"github.com/jobrunner/runner/engine/manifest"
 )
 
@@ -74,6 +75,22 @@ func keyFor(j *manifest.Job, said string, input []byte, id string) (string, erro
 		}
 	}
 	return key, nil
+}
+
+// gateFor is the limit that a run is under.
+func gateFor(j *manifest.Job, input []byte, id string) (string, error) {
+	gate, err := j.Gate(input, id)
+	if err != nil {
+		return "", refused(j, err)
+	}
+	if kind, _, key := limit.ParseGate(gate); kind == limit.KindKey && key == "" {
+		return "", &abi.Error{
+			Code:    job.CodeKeyInvalid,
+			Message: fmt.Sprintf("the concurrency key of job %q is empty", j.Name),
+			Fix:     "give the fields that it is made of a value",
+		}
+	}
+	return gate, nil
 }
 
 // checkText bounds a text that becomes part of a run's identity.

@@ -134,8 +134,12 @@ func (q *Queue) prepare(r *Request, p *store.EnqueueParams) error {
 	if err != nil {
 		return err
 	}
+	gate, err := gateFor(j, input, id)
+	if err != nil {
+		return err
+	}
 	*p = store.EnqueueParams{
-		ID: id, Job: j.Name, Queue: j.Queue, Tenant: tenant, Key: key, Input: input,
+		ID: id, Job: j.Name, Queue: j.Queue, Tenant: tenant, Key: key, Gate: gate, Input: input,
 		Priority: j.Priority, MaxAttempts: max(j.Retry.Attempts, 1),
 		RunAt: r.RunAt, Delay: r.Delay,
 		Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent, Minted: r.ID == "",

@@ -41,6 +41,15 @@ const (
 	AuditSchedule AuditKind = "schedule"
 )
 
+// Audit answers the entry of a pause.
+func (p PauseParams) Audit() AuditEntry {
+	e := AuditEntry{By: p.By, Verb: AuditPause, Kind: AuditKind(p.Kind), Subject: p.Name, Detail: p.Reason}
+	if p.Resume {
+		e.Verb = AuditResume
+	}
+	return e
+}
+
 // AuditEntry is one thing that was done.
 type AuditEntry struct {
 	ID      int64 // rises with time

@@ -161,20 +161,20 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 		}
 		add(cursor.cond, idArg(id))
 	}
+	order := " ORDER BY id DESC"
+	if p.Oldest {
+		order = " ORDER BY id"
+	}
 	if index == "runs_ready" {
 		// Each kind of ready run from the index that has it.
 		rest := strings.Join(append([]string{""}, where[1:]...), " AND ")
 		text = "SELECT " + listColumns + " FROM runs INDEXED BY runs_ready WHERE state = 'ready'" + rest +
 			" UNION ALL SELECT " + listColumns + " FROM runs INDEXED BY runs_gates WHERE at_gate IS NOT NULL AND state = '" + stateBlocked + "'" + rest
-		return text + " ORDER BY id DESC", append(bind, bind...), false, nil
+		return text + order, append(bind, bind...), false, nil
 	}
 	text = "SELECT " + listColumns + " FROM runs INDEXED BY " + index
 	if len(where) > 0 {
 		text += " WHERE " + strings.Join(where, " AND ")
-	}
-	order := " ORDER BY id DESC"
-	if p.Oldest {
-		order = " ORDER BY id"
 	}
 	return text + order, bind, false, nil
 }

@@ -74,7 +74,10 @@ func (s *Store) SetPause(ctx context.Context, p store.PauseParams) (changed bool
 		q.int(tx.now)
 		q.text(p.By)
 		q.text(p.Reason)
-		if err := q.exec(); err != nil || !p.Resume {
+		if err := q.exec(); err != nil {
+			return err
+		}
+		if err := tx.audit(p.Audit()); err != nil || !p.Resume {
 			return err
 		}
 		return tx.resumed(p)

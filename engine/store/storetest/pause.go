@@ -118,6 +118,11 @@ var pauseTests = []test{
 		if err != nil || len(ps) != 2 || !ps[0].PausedAt.IsZero() || ps[0].By != "bob" {
 			e.Fatalf("after it was resumed: %+v, %v", ps, err)
 		}
+		entries, err := e.db.Audit(e.ctx, store.AuditParams{Kind: "queue", Subject: "q"})
+		if err != nil || len(entries) != 2 || entries[0].Verb != store.AuditResume || entries[0].By != "bob" ||
+			entries[1].Verb != store.AuditPause || entries[1].By != "ann" || entries[1].Detail != "a reason" {
+			e.Fatalf("audited %+v, %v", entries, err)
+		}
 	}},
 	{"a pause of nothing is refused", func(e *env) {
 		_, err := e.db.SetPause(e.ctx, store.PauseParams{Kind: "worker", Name: "x"})

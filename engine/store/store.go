@@ -130,6 +130,9 @@ type QueueLimit struct {
 	// Limits are what the queue's runs are held to; nil is nothing. They are the
 	// caller's for the time of the call.
 	Limits *limit.Queue
+	// Recheck has the claims to come look behind every gate of the queue, as after
+	// a change of the limits, not only behind those where a run has ended.
+	Recheck bool
 }
 
 // ClaimResult is what was claimed. Runs carry Input but no Output.

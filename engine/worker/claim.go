@@ -58,6 +58,7 @@ func (c *claimer) pass() time.Duration {
 	if len(c.limits) == 0 {
 		return pollCeiling // a freed slot wakes the loop
 	}
+	w.limit.apply(c.limits)
 	ctx, cancel := context.WithTimeout(context.Background(), claimTimeout)
 	defer cancel()
 	began := time.Now()
@@ -83,9 +84,7 @@ func (c *claimer) pass() time.Duration {
 	}
 	wait := c.backoff.Next()
 	if !res.NextDue.IsZero() {
-		if d := res.NextDue.Sub(res.Now); d > 0 {
-			wait = min(wait, d+dueSlack)
-		}
+		wait = min(wait, max(res.NextDue.Sub(res.Now), 0)+dueSlack)
 	}
 	return wait
 }
@@ -113,12 +112,21 @@ func (c *claimer) launch(s *session, res store.ClaimResult) {
 		r := &res.Runs[i]
 		c.got[r.Queue]++
 		a := newAttempt(c.w, s, r, claimed)
+		holder, busy := res.Busy[r.ID]
 		switch {
+		case !busy && c.w.limit.stray(r):
+			c.w.handBack(a, false)
+			c.w.wakes.now()
+		case busy && !c.w.hold(a):
+			c.w.handBack(a, false)
+		case busy:
+			c.w.refuse(a, holder)
 		case !c.w.slots.take(r.Queue):
 			c.w.handBack(a, false)
 		case !c.w.hold(a):
 			c.w.handBack(a, true)
 		default:
+			c.w.limit.begun(r)
 			go a.work()
 		}
 	}

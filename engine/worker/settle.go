@@ -12,6 +12,7 @@ import (
 // settle writes a verdict, unless someone who could not wait has given one
 // already. Either way the guest has ended, and its slot is free.
 func (a *attempt) settle(v verdict, took time.Duration) {
+	a.w.limit.ended(a.run)
 	if a.begin(false) {
 		a.w.refill(a.w.slots.ended(a.run.Queue))
 		a.write(v, took)
@@ -75,6 +76,10 @@ func (a *attempt) settled(v verdict, res store.SettleResult, err error, took tim
 		if !res.RunAt.IsZero() {
 			a.hint(res.RunAt)
 		}
+		if w.limit.limited(a.run.Queue) {
+			// Another may have waited for what it held.
+			w.wakes.due(time.Now().Add(limitWait))
+		}
 		if w.cfg.Settled != nil {
 			w.cfg.Settled(a.run.ID, p.To)
 		}
@@ -133,6 +138,8 @@ func (a *attempt) report(v verdict, res store.SettleResult, took time.Duration) 
 		level, event = slog.LevelError, "jobs.attempt.failed"
 	case job.Retried, job.Deferred, job.Unwinding:
 		level, event = slog.LevelWarn, "jobs.attempt.failed"
+	case job.Refused:
+		level, event = slog.LevelWarn, "jobs.attempt.refused"
 	case job.Interrupted:
 		level, event = slog.LevelInfo, "jobs.attempt.interrupted"
 	}

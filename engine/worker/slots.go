@@ -2,6 +2,7 @@ package worker
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -22,6 +23,10 @@ type slots struct {
 	mu     sync.Mutex
 	queues map[string]*slot
 	names  []string // sorted, of the queues that are served
+	most   int      // guests over all queues; 0 is no limit
+	busy   int      // of them
+	short  bool     // the last claim was to take less than its queues had room for
+	first  int      // the queue that is asked for first when there is too little for all
 }
 
 // slot is one queue's.
@@ -42,6 +47,15 @@ func (q *slot) wanted() (waiting, enough bool) {
 	return q.hungry && room > 0, room >= q.worthwhile()
 }
 
+// wanted is the queue's, unless what is limited is all of them: then any guest
+// that ended may be what another queue waited for.
+func (s *slots) wanted(q *slot) (waiting, enough bool) {
+	if s.short {
+		return true, true
+	}
+	return q.wanted()
+}
+
 // worthwhile is the room for which a claim is worth its commit at once: a fourth
 // of the slots, while the others work. Of a few slots any: each is too much of the
 // whole to wait.
@@ -54,8 +68,8 @@ func (q *slot) worthwhile() int {
 
 const fewSlots = 16
 
-// configure sets the limits of the queues that are served.
-func (s *slots) configure(limits map[string]int) {
+// configure sets the limits of the queues that are served, and of all together.
+func (s *slots) configure(limits map[string]int, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.queues == nil {
@@ -75,6 +89,15 @@ func (s *slots) configure(limits map[string]int) {
 		q.limit = limit
 	}
 	s.names = slices.Sorted(maps.Keys(limits))
+	s.most = most
+}
+
+// left is how many more guests may run over all queues. With mu held.
+func (s *slots) left() int {
+	if s.most == 0 {
+		return math.MaxInt
+	}
+	return max(s.most-s.busy, 0)
 }
 
 // serves reports whether a queue is claimed from.
@@ -97,15 +120,40 @@ func (s *slots) list() []string {
 func (s *slots) free(to []store.QueueLimit) []store.QueueLimit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	from := len(to)
+	room := 0
 	for _, name := range s.names {
 		q := s.queues[name]
 		if n := q.room(); n > 0 {
+			room += n
 			to = append(to, store.QueueLimit{Queue: name, Limit: n})
 		} else if q.limit > 0 {
 			q.hungry = true
 		}
 	}
+	if s.short = room > s.left(); s.short {
+		return to[:from+s.share(to[from:])]
+	}
 	return to
+}
+
+// share deals what is left for all queues out over those with room, another one
+// first each time, and answers how many have a share. With mu held.
+func (s *slots) share(of []store.QueueLimit) int {
+	if len(of) == 0 {
+		return 0
+	}
+	s.first = (s.first + 1) % len(of)
+	turned := append(slices.Clone(of[s.first:]), of[:s.first]...)
+	left, n := s.left(), 0
+	for i, q := range turned {
+		q.Limit = min(q.Limit, (left+len(turned)-i-1)/(len(turned)-i))
+		if left -= q.Limit; q.Limit > 0 {
+			of[n] = q
+			n++
+		}
+	}
+	return n
 }
 
 // take takes a slot if the queue has one, whatever a store has handed out.
@@ -113,10 +161,11 @@ func (s *slots) take(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, ok := s.queues[name]
-	if !ok || q.room() <= 0 {
+	if !ok || q.room() <= 0 || s.left() == 0 {
 		return false
 	}
 	q.busy++
+	s.busy++
 	return true
 }
 
@@ -150,8 +199,9 @@ func (s *slots) ended(name string) (waiting, enough bool) {
 	defer s.mu.Unlock()
 	q := s.queues[name]
 	q.busy--
+	s.busy--
 	q.pending++
-	return q.wanted()
+	return s.wanted(q)
 }
 
 // settled forgets an attempt whose verdict has been written.
@@ -160,7 +210,7 @@ func (s *slots) settled(name string) (waiting, enough bool) {
 	defer s.mu.Unlock()
 	q := s.queues[name]
 	q.pending--
-	return q.wanted()
+	return s.wanted(q)
 }
 
 // release gives back the slot of an attempt that leaves no verdict to write.
@@ -169,5 +219,6 @@ func (s *slots) release(name string) (waiting, enough bool) {
 	defer s.mu.Unlock()
 	q := s.queues[name]
 	q.busy--
-	return q.wanted()
+	s.busy--
+	return s.wanted(q)
 }

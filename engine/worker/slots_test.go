@@ -16,7 +16,7 @@ func free(s *slots) int {
 
 func TestASlotIsAnothersWhileTheVerdictIsWritten(t *testing.T) {
 	var s slots
-	s.configure(map[string]int{"q": 2})
+	s.configure(map[string]int{"q": 2}, 0)
 	s.take("q")
 	s.take("q")
 	if s.take("q") || free(&s) != 0 {
@@ -42,7 +42,7 @@ func TestASlotIsAnothersWhileTheVerdictIsWritten(t *testing.T) {
 
 func TestAClaimWaitsForMoreThanACrumbOfManySlots(t *testing.T) {
 	var s slots
-	s.configure(map[string]int{"q": 80})
+	s.configure(map[string]int{"q": 80}, 0)
 	for range 80 {
 		s.take("q")
 	}
@@ -61,12 +61,56 @@ func TestAClaimWaitsForMoreThanACrumbOfManySlots(t *testing.T) {
 
 func TestAClaimDoesNotWaitForMoreOfAFewSlots(t *testing.T) {
 	var s slots
-	s.configure(map[string]int{"q": 4})
+	s.configure(map[string]int{"q": 4}, 0)
 	for range 4 {
 		s.take("q")
 	}
 	s.claimed([]store.QueueLimit{{Queue: "q", Limit: 4}}, map[string]int{"q": 4})
 	if waiting, enough := s.ended("q"); !waiting || !enough {
 		t.Errorf("with one of four slots free: waiting %t, enough %t", waiting, enough)
+	}
+}
+
+func TestSlotsOfAllQueuesTogether(t *testing.T) {
+	var s slots
+	s.configure(map[string]int{"a": 10, "b": 10, "c": 10}, 4)
+	asked := map[string]int{}
+	first := s.free(nil)
+	total := 0
+	for _, q := range first {
+		asked[q.Queue] += q.Limit
+		total += q.Limit
+	}
+	if total != 4 {
+		t.Fatalf("asked for %v, 4 may run", first)
+	}
+	for range 3 {
+		if !s.take("a") {
+			t.Fatal("no slot while there is room")
+		}
+	}
+	seen := map[string]bool{}
+	for range 3 { // one slot is left: each queue has its turn
+		for _, q := range s.free(nil) {
+			if q.Limit != 1 {
+				t.Fatalf("asked for %v, 1 may run", q)
+			}
+			seen[q.Queue] = true
+		}
+	}
+	if len(seen) != 3 {
+		t.Errorf("asked only %v", seen)
+	}
+	if !s.take("b") || s.take("c") || s.take("a") {
+		t.Error("the fifth has a slot, or the fourth none")
+	}
+	if len(s.free(nil)) != 0 {
+		t.Error("asked while all is full")
+	}
+	if waiting, enough := s.ended("a"); !waiting || !enough {
+		t.Error("nobody waits for the slot of another queue")
+	}
+	if !s.take("c") {
+		t.Error("no slot after one was given back")
 	}
 }

@@ -23,6 +23,7 @@ func (w *Worker) sweep(life *lifetime) {
 	})
 	life.loops.Go(func() { w.every(life.ctx, purgeEvery, "jobs.purge.failed", w.purge) })
 	life.loops.Go(func() { w.every(life.ctx, gaugeEvery, "jobs.gauges.failed", w.gauge) })
+	life.loops.Go(func() { w.every(life.ctx, ageEvery, "jobs.age.failed", w.age) })
 }
 
 func (w *Worker) every(life context.Context, interval time.Duration, event string, round func(context.Context) error) {
@@ -93,6 +94,25 @@ func (w *Worker) purge(ctx context.Context) error {
 		w.cfg.Metrics.Purged(n)
 		if n < sweepLimit {
 			return nil
+		}
+	}
+	return nil
+}
+
+// age lets runs that have been ready for as long as their queue allows go before
+// every priority.
+func (w *Worker) age(ctx context.Context) error {
+	queues := w.cfg.Deploy.Manifest().Queues
+	for _, name := range w.slots.list() {
+		after := queues[name].AgeAfter
+		for ctx.Err() == nil && after > 0 {
+			n, err := w.cfg.Store.Age(ctx, store.AgeParams{Queue: name, Waited: after, Limit: sweepLimit})
+			if err != nil {
+				return err
+			}
+			if n < sweepLimit {
+				break
+			}
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ import (
 type Store interface {
 	store.Admin
 	store.Notifier
+	store.Pauser
 	store.Workers
 }
 
@@ -66,6 +67,7 @@ const (
 	shedDelay    = time.Second      // of a run whose history could not be read
 	gaugeEvery   = 15 * time.Second
 	purgeEvery   = time.Minute
+	ageEvery     = 15 * time.Second
 	sweepLimit   = 500 // runs a reclaim or a purge moves at a time
 )
 
@@ -84,6 +86,7 @@ type Worker struct {
 	cfg   Config
 	slots slots
 	wakes wakes
+	limit limits
 	crumb atomic.Int64 // how long the last claim took, a time.Duration
 
 	trouble trouble
@@ -144,7 +147,8 @@ func (w *Worker) Configure(m *manifest.Manifest) {
 		}
 		limits = only
 	}
-	w.slots.configure(limits)
+	w.limit.configure(m)
+	w.slots.configure(limits, m.Runner.Workers)
 	for name, n := range limits {
 		if n == 0 {
 			w.cfg.Logger.Warn("jobs.worker.queue-unknown", slog.String("queue", name),

@@ -20,7 +20,7 @@ const (
 	maxVisits = 256
 	// maxPassed bounds the tenants that one claim passes over.
 	maxPassed = 1024
-	// passedWait is how soon, in ms, the tenants after those are looked at.
+	// passedWait is how soon, in ms, the tenants and gates after those are looked at.
 	passedWait = 50
 	// asideChunk is how many runs a claim sets aside at once behind a gate that is
 	// full: some milliseconds.
@@ -34,6 +34,7 @@ var (
 	qOpenGate         = named("open_gate")
 	qCloseGate        = named("close_gate")
 	qQueueBehind      = named("queue_behind")
+	qNextGate         = named("next_gate")
 	qBehindIn         = named("behind_in")
 	qBehindOfFirst    = named("behind_of_first_tenant")
 	qBehindOfNext     = named("behind_of_next_tenant")
@@ -82,6 +83,11 @@ func (t *tx) claimLimited(out *store.ClaimResult, worker string, ql store.QueueL
 		}
 		l.c.QueueRate(state)
 	}
+	if ql.Recheck {
+		if err := l.recheck(); err != nil {
+			return 0, err
+		}
+	}
 	if err := l.visits(); err != nil {
 		return 0, err
 	}
@@ -114,7 +120,7 @@ func (l *limited) due() (int64, error) {
 		return l.now, nil
 	}
 	due := (l.c.Next() + 1e6 - 1) / 1e6
-	if l.passed >= maxPassed && (due == 0 || due > l.now+passedWait) {
+	if (l.passed >= maxPassed || len(l.gates) == maxVisits) && (due == 0 || due > l.now+passedWait) {
 		due = l.now + passedWait
 	}
 	q := l.use(qNextOpening)
@@ -126,6 +132,30 @@ func (l *limited) due() (int64, error) {
 		}
 	}
 	return due, q.end()
+}
+
+// recheck opens every gate that runs of the queue wait behind.
+func (l *limited) recheck() error {
+	for gate := ""; ; {
+		q := l.use(qNextGate)
+		q.text(gate)
+		found := q.step()
+		if found {
+			gate = q.colText(0)
+		}
+		if err := q.end(); err != nil || !found {
+			return err
+		}
+		waits, err := l.waits(gate, l.queue)
+		if err != nil {
+			return err
+		}
+		if waits {
+			if err := l.open(l.queue, gate, l.now); err != nil {
+				return err
+			}
+		}
+	}
 }
 
 // visits notes the gates to look behind.

@@ -21,6 +21,10 @@ DELETE FROM openings WHERE queue = ?1 AND gate = ?2
 SELECT queue FROM runs INDEXED BY runs_gates
 WHERE at_gate = ?1 AND state = 'blocked' AND queue > ?2 ORDER BY queue LIMIT 1
 
+-- name: next_gate
+-- ?1 gate: the next that a run is at
+SELECT at_gate FROM runs INDEXED BY runs_gates WHERE at_gate > ?1 ORDER BY at_gate LIMIT 1
+
 -- name: behind_in
 -- ?1 gate, ?2 queue
 SELECT 1 FROM runs INDEXED BY runs_gates WHERE at_gate = ?1 AND state = 'blocked' AND queue = ?2 LIMIT 1

@@ -272,6 +272,13 @@ var limitTests = []test{
 		e.finish(e.runOf(all[1]), job.Completed, job.Done)
 		e.wantClaim("all", e.claimUnder("w", 10, nil), all[4], all[5])
 	}},
+	{"a limit that is raised counts when claims are told to look", func(e *env) {
+		e.register("w")
+		all := e.addGated(4)
+		e.wantClaim("one", e.claimUnder("w", 10, capped(1)), all[0])
+		res := e.claimAll("w", store.QueueLimit{Queue: queueA, Limit: 10, Limits: capped(3), Recheck: true})
+		e.wantClaim("two more", res.Runs, all[1], all[2])
+	}},
 	{"what waits behind a gate can be cancelled, found and listed", func(e *env) {
 		e.register("w")
 		all := e.addGated(3)

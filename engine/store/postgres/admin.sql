@@ -21,17 +21,17 @@ WITH w AS (
   DELETE FROM {schema}.running WHERE id = $1 RETURNING *
 ), ended AS (
   SELECT id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans, run_at, created_at, started_at, claimed_at,
-    NULL::text AS worker, module, parent, enqueued_by, traceparent, error, progress, input FROM w
+    NULL::text AS worker, module, parent, enqueued_by, traceparent, error, progress, input, gate FROM w
   UNION ALL
   SELECT id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans, run_at, created_at, started_at, claimed_at,
-    worker, module, parent, enqueued_by, traceparent, error, progress, input FROM r
+    worker, module, parent, enqueued_by, traceparent, error, progress, input, gate FROM r
 ), moved AS (
   INSERT INTO {schema}.finished (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
     run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, module, parent, enqueued_by, traceparent,
-    error, progress, input)
+    error, progress, input, gate)
   SELECT id, job, queue, tenant, key, 'cancelled', priority, attempt, max_attempts, claims, orphans,
     run_at, created_at, started_at, claimed_at, {now}, CASE WHEN $3::bigint > 0 THEN {now} + $3::bigint * interval '1 millisecond' END,
-    worker, module, parent, enqueued_by, traceparent, coalesce($2, error), progress, input
+    worker, module, parent, enqueued_by, traceparent, coalesce($2, error), progress, input, gate
   FROM ended
 ), counted AS (
   INSERT INTO {schema}.tally (queue, state, n) SELECT queue, 'cancelled', 1 FROM ended
@@ -84,9 +84,9 @@ WITH f AS (
   INSERT INTO {schema}.tally (queue, state, n) SELECT queue, state, -1 FROM f
 )
 INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
-  run_at, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input)
+  run_at, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input, gate)
 SELECT id, job, queue, tenant, key, 'ready', priority, 0, CASE WHEN $2::integer > 0 THEN $2 ELSE max_attempts END, claims, 0,
-  {now}, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input
+  {now}, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input, gate
 FROM f
 
 -- name: delete_steps_from

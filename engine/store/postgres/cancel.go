@@ -17,7 +17,7 @@ var qCancelRun = named("cancel_run")
 // the next under its eyes: between claims and reports, a few times a second.
 const cancelTries = 100
 
-var waitingStates = []string{string(job.Ready), string(job.Delayed), string(job.Suspended)}
+var waitingStates = []string{string(job.Ready), string(job.Delayed), string(job.Suspended), stateBlocked}
 
 // Cancel implements store.Admin.
 func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (out job.Run, err error) {

@@ -36,24 +36,61 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 	if len(p.Queues) == 0 {
 		return store.ClaimResult{}, &abi.Error{Code: job.CodeClaimQueuesEmpty, Message: "a claim without queues", Fix: "name the queues this worker serves"}
 	}
-	left := make([]queueClaim, len(p.Queues))
-	for i, q := range p.Queues {
-		if q.Limit < 0 {
+	var left []queueClaim
+	var held []store.QueueLimit // to limits
+	for _, q := range p.Queues {
+		switch {
+		case q.Limit < 0:
 			return store.ClaimResult{}, errInvalid("the claim limit of queue %s is %d; 0 takes none", q.Queue, q.Limit)
+		case q.Limits.Empty():
+			left = append(left, queueClaim{q})
+		default:
+			held = append(held, q)
 		}
-		left[i] = queueClaim{q}
 	}
 	var out store.ClaimResult
-	skip := map[string]map[string]bool{}
-	for range claimRounds {
-		got, more, err := s.claimRound(ctx, p.Worker, left, skip)
-		if err != nil {
+	if len(left) > 0 {
+		guarded, err := s.claimPlain(ctx, p.Worker, left, &out)
+		if err != nil || out.WorkerGone {
+			return out, err
+		}
+		if guarded {
+			for _, q := range left {
+				held = append(held, q.QueueLimit)
+			}
+		}
+	}
+	for _, q := range held {
+		if err := s.claimLimited(ctx, p.Worker, q, &out); err != nil {
 			if len(out.Runs) > 0 {
 				// What was claimed is the caller's; the error will be met again.
 				return out, nil
 			}
 			return store.ClaimResult{}, err
 		}
+		if out.WorkerGone {
+			out.WorkerGone = len(out.Runs) == 0
+			return out, nil
+		}
+	}
+	return out, nil
+}
+
+// claimPlain claims of queues that have no limits. guarded says that something is
+// paused that only a claim under limits passes over, or that runs of theirs wait
+// behind gates.
+func (s *Store) claimPlain(ctx context.Context, worker string, left []queueClaim, out *store.ClaimResult) (guarded bool, err error) {
+	skip := map[string]map[string]bool{}
+	for range claimRounds {
+		got, more, guard, err := s.claimRound(ctx, worker, left, skip)
+		if err != nil {
+			if len(out.Runs) > 0 {
+				// What was claimed is the caller's; the error will be met again.
+				return false, nil
+			}
+			return false, err
+		}
+		guarded = guard
 		if out.Runs == nil {
 			out.Runs = got.Runs
 		} else {
@@ -65,7 +102,7 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 			break
 		}
 	}
-	return out, nil
+	return guarded, nil
 }
 
 // queueClaim is what a claim still wants of one queue.
@@ -76,7 +113,7 @@ type queueClaim struct {
 // claimRound is one statement, after a promotion if one may be due. It reduces
 // the limits by what it got, and says whether more is to be had. skip are the
 // tenants, by queue, that an earlier round found empty; it adds to them.
-func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim, skip map[string]map[string]bool) (out store.ClaimResult, more bool, err error) {
+func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim, skip map[string]map[string]bool) (out store.ClaimResult, more, guarded bool, err error) {
 	n := len(left)
 	queues, limits, after := make([]string, n), make([]int32, n), make([]*string, n)
 	room := 0 // for the runs of a claim that gets all it asks for
@@ -97,7 +134,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	if promote && lanes {
 		// Where the promoted stand has to be known before the claim.
 		if err := s.write(ctx, func(q queryer) error { return s.run(ctx, q, promotion) }); err != nil {
-			return out, false, err
+			return out, false, false, err
 		}
 	}
 	args := []any{enc(worker), queues, limits, after, from}
@@ -119,7 +156,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 		return s.runAll(ctx, q, calls...)
 	})
 	if err != nil {
-		return out, false, err
+		return out, false, false, err
 	}
 	rows.sort()
 	out = store.ClaimResult{Now: rows.now, NextDue: rows.nextDue, WorkerGone: !rows.alive}
@@ -134,7 +171,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 		more = more || q.Limit > 0 && (rows.full(q.Queue) || a.rest)
 	}
 	if !rows.alive {
-		return out, false, nil
+		return out, false, false, nil
 	}
 	if lanes {
 		s.claims.byLanes(left, &a, &rows, skip)
@@ -148,7 +185,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	if !promote && !rows.nextDue.IsZero() && !rows.nextDue.After(rows.now) {
 		more = true // something came due that this process had not heard of
 	}
-	return out, more, nil
+	return out, more, rows.guarded, nil
 }
 
 // beginning is before every instant.
@@ -157,6 +194,7 @@ var beginning = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Va
 // claimRows collects the rows of a claim.
 type claimRows struct {
 	alive        bool
+	guarded      bool
 	now, nextDue time.Time
 	took         time.Duration // in the server, without the commit
 	all          []job.Run     // as they come
@@ -169,7 +207,7 @@ type claimRows struct {
 func (c *claimRows) full(queue string) bool { return len(c.fullOf[queue]) > 0 }
 
 func (c *claimRows) scan(r *row) error {
-	c.alive, c.now, c.nextDue = r.bool(), r.time(), r.time()
+	c.alive, c.now, c.guarded, c.nextDue = r.bool(), r.time(), r.bool(), r.time()
 	c.took = time.Duration(r.int()) * time.Microsecond
 	if r.vals[r.i] == nil {
 		return nil

@@ -9,7 +9,7 @@ asked AS (
   SELECT a.queue, a.lim, a.after
   FROM unnest($2::text[], $3::integer[], $4::text[]) a(queue, lim, after)
   WHERE EXISTS (SELECT FROM alive)
-    AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = a.queue AND p.paused_at IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.paused_at IS NOT NULL AND (p.kind <> 'queue' OR p.name = a.queue))
 )
 
 -- define: claim_tail
@@ -18,12 +18,14 @@ taken AS (
   RETURNING w.*, p.share
 ), begun AS (
   INSERT INTO {schema}.running (id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans,
-    run_at, created_at, started_at, claimed_at, worker, module, parent, enqueued_by, traceparent, error, progress, input)
+    run_at, created_at, started_at, claimed_at, worker, module, parent, enqueued_by, traceparent, error, progress, input, gate)
   SELECT id, job, queue, tenant, key, priority, attempt + 1, max_attempts, claims + 1, orphans,
-    run_at, created_at, coalesce(started_at, {now}), {now}, $1, module, parent, enqueued_by, traceparent, error, progress, input
+    run_at, created_at, coalesce(started_at, {now}), {now}, $1, module, parent, enqueued_by, traceparent, error, progress, input, gate
   FROM taken
 )
 SELECT EXISTS (SELECT FROM alive) AS alive, {now} AS now,
+  EXISTS (SELECT FROM {schema}.pauses p WHERE p.paused_at IS NOT NULL AND p.kind <> 'queue')
+    OR EXISTS (SELECT FROM {schema}.openings o WHERE o.queue = ANY ($2)) AS guarded,
   (SELECT min(d.run_at) FROM asked CROSS JOIN LATERAL (
      SELECT n.run_at FROM {schema}.waiting n
      WHERE n.queue = asked.queue AND n.state IN ('delayed', 'suspended') AND n.run_at > $5
@@ -33,7 +35,7 @@ SELECT EXISTS (SELECT FROM alive) AS alive, {now} AS now,
   w.run_at, w.created_at, coalesce(w.started_at, {now}), {now} AS claimed_at, NULL::timestamptz, NULL::timestamptz,
   $1 AS holder, w.module, w.parent, w.enqueued_by, w.traceparent, w.error, w.progress,
   CASE WHEN w.claims = 0 THEN 0 ELSE (SELECT count(*) FROM {schema}.steps s WHERE s.run_id = w.id) END AS steps,
-  w.share, CASE WHEN w.id IS NOT NULL THEN coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) END AS input
+  w.gate, NULL::text AS at_gate, w.share, CASE WHEN w.id IS NOT NULL THEN coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) END AS input
 FROM (VALUES (1)) one LEFT JOIN taken w ON true
 
 -- name: claim
@@ -125,7 +127,7 @@ WITH due AS (
     SELECT w.ctid AS tid FROM {schema}.waiting w
     WHERE w.queue = a.queue AND w.state IN ('delayed', 'suspended') AND w.run_at <= {now} AND w.run_at > $2
     ORDER BY w.run_at LIMIT $3 FOR UPDATE SKIP LOCKED) d
-  WHERE NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = a.queue AND p.paused_at IS NOT NULL)
+  WHERE NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.kind = 'queue' AND p.name = a.queue AND p.paused_at IS NOT NULL)
 ), ready AS (
   UPDATE {schema}.waiting w SET state = 'ready' FROM due WHERE w.ctid = due.tid RETURNING w.queue, w.tenant, w.priority, w.run_at
 )

@@ -54,3 +54,9 @@ func TestStatementsPrepare(t *testing.T) {
 		}
 	})
 }
+
+func TestRandomLimits(t *testing.T) {
+	for _, seed := range []uint64{1, 2} {
+		storetest.RandomLimits(t, openDB, seed, 1000)
+	}
+}

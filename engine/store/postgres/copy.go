@@ -33,7 +33,7 @@ func (b *entries) copyable() bool {
 }
 
 // copyColumns are those of a row that COPY sends; the others have defaults.
-const copyColumns = "id, job, queue, tenant, priority, max_attempts, parent, enqueued_by, traceparent, key, input"
+const copyColumns = "id, job, queue, tenant, priority, max_attempts, parent, enqueued_by, traceparent, gate, key, input"
 
 // copyNew is enqueueNew by COPY, all or nothing.
 func (s *Store) copyNew(ctx context.Context, b *entries) (left []int, err error) {
@@ -216,6 +216,7 @@ func (c *copyEncoder) run(w *copyBuffer, n int) {
 	}
 	w.textOrNull(p.EnqueuedBy)
 	w.textOrNull(p.Traceparent)
+	w.textOrNull(p.Gate)
 	if p.Key == "" {
 		w.null()
 	} else {

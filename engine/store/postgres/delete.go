@@ -40,9 +40,9 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, 
 				return err
 			}
 			if gone != "" {
-				out.State = job.State(gone) // it may have changed since it was read
+				out.State = seenState(gone) // it may have changed since it was read
 				return s.audit(ctx, tx, store.AuditEntry{
-					By: p.By, Verb: store.AuditDelete, Kind: store.AuditRun, Subject: out.ID, Detail: out.Job + ", " + gone,
+					By: p.By, Verb: store.AuditDelete, Kind: store.AuditRun, Subject: out.ID, Detail: out.Job + ", " + string(out.State),
 				})
 			}
 			// It moved while the statement waited for it: look again.

@@ -11,14 +11,14 @@ k.job = ANY (ARRAY[u.job]) AND k.tenant = u.tenant AND k.key = u.key
 -- $1 ids, $2 jobs, $3 queues, $4 tenants, $5 keys, $6 inputs (NULL: apart),
 -- $7 priorities, $8 attempts, $9 times or NULL, $10 delays in ms, $11 parents,
 -- $12 by whom, $13 traceparents, $14 keys that are texts of ids, as ids, $15 whether
--- the keys are taken already. A key that is the run's own id is ''. Inserts
+-- the keys are taken already, $16 gates or NULL. A key that is the run's own id is ''. Inserts
 -- what has no duplicate and answers that. Keys are taken in their order, so that
 -- two batches cannot wait for each other.
 WITH u AS MATERIALIZED (
   SELECT u.*, coalesce(u.at, {now} + u.delay * interval '1 millisecond') AS run_at
   FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[], $7::smallint[], $8::integer[],
-    $9::timestamptz[], $10::bigint[], $11::uuid[], $12::text[], $13::text[], $14::uuid[]) WITH ORDINALITY
-    u(id, job, queue, tenant, key, input, priority, max_attempts, at, delay, parent, enqueued_by, traceparent, alien, ord)
+    $9::timestamptz[], $10::bigint[], $11::uuid[], $12::text[], $13::text[], $14::uuid[], $16::text[]) WITH ORDINALITY
+    u(id, job, queue, tenant, key, input, priority, max_attempts, at, delay, parent, enqueued_by, traceparent, alien, gate, ord)
 ), k AS (
   INSERT INTO {schema}.live_keys (job, tenant, key, run_id, alien)
   SELECT u.job, u.tenant, u.key, u.id, u.alien FROM u WHERE u.key <> '' AND NOT $15
@@ -26,9 +26,9 @@ WITH u AS MATERIALIZED (
   ON CONFLICT DO NOTHING RETURNING run_id
 )
 INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, max_attempts, run_at, created_at,
-  parent, enqueued_by, traceparent, input)
+  parent, enqueued_by, traceparent, input, gate)
 SELECT u.id, u.job, u.queue, u.tenant, u.key, CASE WHEN u.run_at <= {now} THEN 'ready' ELSE 'delayed' END,
-  u.priority, u.max_attempts, u.run_at, {now}, u.parent, u.enqueued_by, u.traceparent, u.input
+  u.priority, u.max_attempts, u.run_at, {now}, u.parent, u.enqueued_by, u.traceparent, u.input, u.gate
 FROM u WHERE coalesce(u.key, '') = '' OR $15 OR u.id IN (SELECT k.run_id FROM k)
 ON CONFLICT DO NOTHING
 RETURNING id, state, run_at <= {now} + interval '1 second' AS soon

@@ -126,6 +126,7 @@ func (b *entries) insert(which []int, taken bool, inserted func(id uuid, state j
 	var (
 		jobs, queues, tenants    = make([]string, n), make([]string, n), make([]string, n)
 		keys, by, traces         = make([]*string, n), make([]*string, n), make([]*string, n)
+		gates                    = make([]*string, n)
 		inputs                   = make([][]byte, n)
 		priorities               = make([]int16, n)
 		attempts                 = make([]int32, n)
@@ -147,6 +148,7 @@ func (b *entries) insert(which []int, taken bool, inserted func(id uuid, state j
 		}
 		jobs[n], queues[n], tenants[n] = encJ, encQ, enc(p.Tenant)
 		keys[n], by[n], traces[n] = storedKey(p), encOrNull(p.EnqueuedBy), encOrNull(p.Traceparent)
+		gates[n] = encOrNull(p.Gate)
 		priorities[n], attempts[n] = int16(p.Priority), int32(p.MaxAttempts)
 		parents[n] = idParam(p.Parent)
 		if inKeys(p) {
@@ -167,7 +169,7 @@ func (b *entries) insert(which []int, taken bool, inserted func(id uuid, state j
 	}
 	calls := []call{{
 		st:   qEnqueue,
-		args: []any{b.picked(which), jobs, queues, tenants, keys, inputs, priorities, attempts, times, delays, parents, by, traces, aliens, taken},
+		args: []any{b.picked(which), jobs, queues, tenants, keys, inputs, priorities, attempts, times, delays, parents, by, traces, aliens, taken, gates},
 		scan: func(r *row) error {
 			inserted(r.id(), job.State(r.text()), r.bool())
 			return nil

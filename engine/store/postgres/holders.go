@@ -59,7 +59,7 @@ func (s *Store) states(ctx context.Context, q queryer, b *entries, which []int) 
 	known := map[uuid]job.State{}
 	err := s.run(ctx, q, call{st: qFindStates, args: []any{b.picked(which)}, scan: func(r *row) error {
 		id, text := r.id(), r.text()
-		state, err := job.ParseState(text)
+		state, err := parseState(text)
 		if err != nil {
 			return errRowStatus("state", text, id.String())
 		}
@@ -90,7 +90,7 @@ func (s *Store) holders(ctx context.Context, q queryer, b *entries, which []int)
 	err = s.run(ctx, q, call{st: qFindHolders, args: []any{jobs, tenants, keys}, scan: func(r *row) error {
 		i := ask[r.int()-1]
 		id, text := r.uuid(), r.text()
-		state, err := job.ParseState(text)
+		state, err := parseState(text)
 		if err != nil {
 			return errRowStatus("state", text, id)
 		}
@@ -130,7 +130,7 @@ func (s *Store) idHolders(ctx context.Context, q queryer, b *entries, which []in
 	err = s.run(ctx, q, call{st: qFindIDHolders, args: []any{ids, jobs, tenants, aliens}, scan: func(r *row) error {
 		i := ask[r.int()-1]
 		id, text := r.uuid(), r.text()
-		state, err := job.ParseState(text)
+		state, err := parseState(text)
 		if err != nil {
 			return errRowStatus("state", text, id)
 		}

@@ -160,6 +160,9 @@ func (l *list) text(limit int) string {
 		if l.state == "" {
 			return ""
 		}
+		if l.state == job.Ready {
+			return t + ".state IN ('ready', '" + stateBlocked + "')"
+		}
 		return t + ".state = '" + string(l.state) + "'"
 	}
 	var parts []string

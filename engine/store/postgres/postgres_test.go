@@ -120,10 +120,6 @@ func (d db) PlantStepStatus(tb testing.TB, runID, step, status string) {
 	d.exec(tb, `UPDATE {schema}.steps SET status = $3 WHERE run_id = $1::uuid AND name = $2`, runID, step, status)
 }
 
-func (d db) PauseQueue(tb testing.TB, queue string) {
-	d.exec(tb, `INSERT INTO {schema}.queues (name, paused_at) VALUES ($1, now())`, queue)
-}
-
 // openDB opens a store on a schema of its own, with a clock that tests move, as
 // a role that has the least privileges of a worker.
 func openDB(tb testing.TB) storetest.DB { return openWith(tb, Config{}) }

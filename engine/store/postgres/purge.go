@@ -14,6 +14,10 @@ const purgeChunk = 1000
 // purge adds them up.
 const foldTally = 1000
 
+// rateKept is how long the state of a rate outlives its use, whatever the
+// difference between this clock and the server's.
+const rateKept = time.Hour
+
 var (
 	qPurge       = named("purge")
 	qFoldTally   = named("fold_tally")
@@ -51,6 +55,10 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 		if n < chunk {
 			break
 		}
+	}
+	kept := time.Now().Add(-rateKept).UnixNano()
+	if err := s.write(ctx, func(q queryer) error { return s.run(ctx, q, call{st: qForgetRates, args: []any{kept}}) }); err != nil {
+		return total, err
 	}
 	return total, s.fold(ctx)
 }

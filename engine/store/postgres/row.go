@@ -115,6 +115,26 @@ func (r *row) fail(what string, v []byte) {
 	}
 }
 
+// stateBlocked is the text of a ready run that waits behind a gate: a state of its
+// own here, so that the index of ready runs has only what a claim may take.
+const stateBlocked = "blocked"
+
+// parseState is the state that a row's text stands for.
+func parseState(text string) (job.State, error) {
+	if text == stateBlocked {
+		return job.Ready, nil
+	}
+	return job.ParseState(text)
+}
+
+// seenState is parseState of a text that may be another build's.
+func seenState(text string) job.State {
+	if text == stateBlocked {
+		return job.Ready
+	}
+	return job.State(text)
+}
+
 // run reads the columns of a run, without input and output. A state of another
 // build is an error that names the row.
 func (r *row) run() (job.Run, error) {
@@ -157,6 +177,11 @@ func (r *row) run() (job.Run, error) {
 		run.Progress = *decode[job.Progress](r, v)
 	}
 	run.Steps = int(r.int())
+	run.Gate = r.text()
+	at := r.text()
+	if string(state) == stateBlocked {
+		run.State, run.Blocked = job.Ready, at
+	}
 	if r.err != nil {
 		return run, r.err
 	}

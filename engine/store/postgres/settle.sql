@@ -18,11 +18,11 @@ WITH u AS MATERIALIZED (
 ), moved AS (
   INSERT INTO {schema}.finished (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
     run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, module, parent, enqueued_by, traceparent,
-    error, progress, input, output)
+    error, progress, input, output, gate)
   SELECT id, job, queue, tenant, key, 'done', priority, attempt, max_attempts, claims, 0,
     run_at, created_at, started_at, claimed_at, {now}, CASE WHEN keep > 0 THEN {now} + keep * interval '1 millisecond' END,
     worker, coalesce(new_module, module), parent, enqueued_by, traceparent,
-    error, coalesce(new_progress, progress), input, output
+    error, coalesce(new_progress, progress), input, output, gate
   FROM ended
 ), noted AS (
   INSERT INTO {schema}.attempts (run_id, claim, attempt, worker, outcome, reported, claimed_at, settled_at, module, steps)
@@ -64,21 +64,21 @@ WITH u AS MATERIALIZED (
     END AS due
 ), resting AS (
   INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
-    run_at, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, progress, input)
+    run_at, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, progress, input, gate)
   SELECT id, job, queue, tenant, key, to_state, priority, CASE WHEN uncounted THEN greatest(attempt - 1, 0) ELSE attempt END, max_attempts,
     claims, coalesce(new_orphans, orphans), due, created_at, started_at, claimed_at,
-    new_module, parent, enqueued_by, traceparent, coalesce(run_error, error), new_progress, input
+    new_module, parent, enqueued_by, traceparent, coalesce(run_error, error), new_progress, input, gate
   FROM gone WHERE due IS NOT NULL
 ), ended AS (
   SELECT * FROM gone WHERE due IS NULL
 ), moved AS (
   INSERT INTO {schema}.finished (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
     run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, module, parent, enqueued_by, traceparent,
-    error, progress, input, output)
+    error, progress, input, output, gate)
   SELECT id, job, queue, tenant, key, to_state, priority, CASE WHEN uncounted THEN greatest(attempt - 1, 0) ELSE attempt END, max_attempts,
     claims, coalesce(new_orphans, orphans), run_at, created_at, started_at, claimed_at, {now},
     CASE WHEN keep > 0 THEN {now} + keep * interval '1 millisecond' END,
-    worker, new_module, parent, enqueued_by, traceparent, coalesce(run_error, error), new_progress, input, output
+    worker, new_module, parent, enqueued_by, traceparent, coalesce(run_error, error), new_progress, input, output, gate
   FROM ended
 ), noted AS (
   INSERT INTO {schema}.attempts (run_id, claim, attempt, worker, outcome, reported, claimed_at, settled_at, run_at, module, steps, error)

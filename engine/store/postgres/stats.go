@@ -12,6 +12,7 @@ import (
 
 var (
 	qStatsReady    = named("stats_ready")
+	qStatsBlocked  = named("stats_blocked")
 	qStatsTimed    = named("stats_timed")
 	qStatsRunning  = named("stats_running")
 	qStatsFinished = named("stats_finished")
@@ -47,6 +48,14 @@ func (s *Store) stats(ctx context.Context, c *pgx.Conn, out *store.Stats) error 
 			call{st: qStatsReady, args: []any{s.bounds.Ready, s.bounds.Lanes}, scan: func(r *row) error {
 				t := queue(r)
 				t.Ready, t.OldestDue = r.int(), r.time()
+				return nil
+			}},
+			call{st: qStatsBlocked, args: []any{s.bounds.Ready}, scan: func(r *row) error {
+				q := queue(r)
+				q.Ready = min(q.Ready+r.int(), s.bounds.Ready)
+				if oldest := r.time(); q.OldestDue.IsZero() || oldest.Before(q.OldestDue) {
+					q.OldestDue = oldest
+				}
 				return nil
 			}},
 			call{st: qStatsTimed, args: []any{s.bounds.Timed}, scan: func(r *row) error {

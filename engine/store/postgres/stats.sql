@@ -32,6 +32,12 @@ CROSS JOIN LATERAL (
 ) l
 WHERE q.queue IS NOT NULL
 
+-- name: stats_blocked
+-- $1 the most: what waits behind gates is ready
+SELECT queue, count(*), min(run_at) FROM (
+  SELECT queue, run_at FROM {schema}.waiting WHERE state = 'blocked' LIMIT $1::bigint) b
+GROUP BY queue
+
 -- name: stats_timed
 -- $1 most rows counted of each queue, those due first: what is due though it
 -- still says that it waits; what is not, by state.

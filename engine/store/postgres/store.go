@@ -24,6 +24,7 @@ type Store struct {
 	pooled bool // a transaction pooler stands in between
 	text   []string
 	claims *claims
+	behind behindServed
 	hub    *hub.Hub
 	listen *listener // nil: wakes of other processes are left to polling
 	notes  *notifier

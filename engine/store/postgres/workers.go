@@ -70,7 +70,7 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (out store.Renew
 				return nil
 			}
 			ref := p.Held[which[r.int()-1]]
-			out.Lost = append(out.Lost, store.LostRun{Ref: ref, State: job.State(r.text())})
+			out.Lost = append(out.Lost, store.LostRun{Ref: ref, State: seenState(r.text())})
 			return nil
 		}})
 		extras := renewExtras(p)

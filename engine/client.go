@@ -183,6 +183,15 @@ func (c *Client) Bulk(ctx context.Context, p BulkParams) (BulkResult, error) {
 	return res, err
 }
 
+// SetPause pauses a queue, a job or a tenant, or resumes it, and answers whether
+// that changed anything. See queue.Queue.SetPause.
+func (c *Client) SetPause(ctx context.Context, p store.PauseParams) (changed bool, err error) {
+	return c.queue.SetPause(ctx, p)
+}
+
+// Pauses lists what is or was paused.
+func (c *Client) Pauses(ctx context.Context) ([]store.Pause, error) { return c.queue.Pauses(ctx) }
+
 // Audit is who did what, newest first; see WithActor. Entries are kept for 90
 // days. Errors: X_JOB_PAGE_INVALID.
 func (c *Client) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEntry, error) {

@@ -17,6 +17,7 @@ type Store interface {
 	store.Auditor
 	store.Claimer
 	store.Enqueuer
+	store.Pauser
 	store.Settler
 	store.Steps
 }

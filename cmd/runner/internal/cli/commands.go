@@ -10,6 +10,7 @@ func commands(e *env) []*cobra.Command {
 		newTry(e),
 		newEnqueue(e),
 		newJobs(e),
+		newQueues(e),
 		newSchedules(e),
 		newWorkers(e),
 		newAudit(e),

@@ -16,6 +16,7 @@ type runView struct {
 	Tenant      string          `json:"tenant,omitempty"`
 	Key         string          `json:"key,omitempty"`
 	State       job.State       `json:"state"`
+	Blocked     string          `json:"blocked,omitempty"` // the limit that a ready run waits for
 	Priority    int             `json:"priority"`
 	Attempt     int             `json:"attempt"`
 	MaxAttempts int             `json:"max_attempts"`
@@ -40,7 +41,7 @@ type runView struct {
 
 func viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
 	v := runView{
-		ID: r.ID, Job: r.Job, Queue: r.Queue, Tenant: r.Tenant, Key: r.Key, State: r.State, Priority: r.Priority,
+		ID: r.ID, Job: r.Job, Queue: r.Queue, Tenant: r.Tenant, Key: r.Key, State: r.State, Blocked: r.Blocked, Priority: r.Priority,
 		Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Claims: r.Claims, Steps: r.Steps, Module: r.Module,
 		Worker: r.Worker, Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
 		RunAt: r.RunAt, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ExpiresAt: r.ExpiresAt,

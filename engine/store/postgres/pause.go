@@ -65,7 +65,7 @@ func (s *Store) SetPause(ctx context.Context, p store.PauseParams) (changed bool
 		if p.Kind == store.PauseTenant {
 			queues = []string{""}
 		}
-		s.hub.post(queues)
+		s.hub.Post(queues)
 	}
 	return changed, nil
 }

@@ -23,7 +23,10 @@ func (w *Worker) sweep(life *lifetime) {
 	})
 	life.loops.Go(func() { w.every(life.ctx, purgeEvery, "jobs.purge.failed", w.purge) })
 	life.loops.Go(func() { w.every(life.ctx, gaugeEvery, "jobs.gauges.failed", w.gauge) })
-	life.loops.Go(func() { w.every(life.ctx, ageEvery, "jobs.age.failed", w.age) })
+	aged := map[string]time.Time{}
+	life.loops.Go(func() {
+		w.every(life.ctx, ageTick, "jobs.age.failed", func(ctx context.Context) error { return w.age(ctx, aged) })
+	})
 }
 
 func (w *Worker) every(life context.Context, interval time.Duration, event string, round func(context.Context) error) {
@@ -100,12 +103,17 @@ func (w *Worker) purge(ctx context.Context) error {
 }
 
 // age lets runs that have been ready for as long as their queue allows go before
-// every priority.
-func (w *Worker) age(ctx context.Context) error {
+// every priority. It looks at each queue ten times in that time, but not more often
+// than every ageTick nor more rarely than once a minute. aged is when it did.
+func (w *Worker) age(ctx context.Context, aged map[string]time.Time) error {
 	queues := w.cfg.Deploy.Manifest().Queues
 	for _, name := range w.slots.list() {
 		after := queues[name].AgeAfter
-		for ctx.Err() == nil && after > 0 {
+		if after == 0 || time.Since(aged[name]) < min(after/10, time.Minute) {
+			continue
+		}
+		aged[name] = time.Now()
+		for ctx.Err() == nil {
 			n, err := w.cfg.Store.Age(ctx, store.AgeParams{Queue: name, Waited: after, Limit: sweepLimit})
 			if err != nil {
 				return err

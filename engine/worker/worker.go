@@ -67,7 +67,7 @@ const (
 	shedDelay    = time.Second      // of a run whose history could not be read
 	gaugeEvery   = 15 * time.Second
 	purgeEvery   = time.Minute
-	ageEvery     = 15 * time.Second
+	ageTick      = 5 * time.Second
 	sweepLimit   = 500 // runs a reclaim or a purge moves at a time
 )
 

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -65,7 +66,7 @@ func (s *Store) SetPause(ctx context.Context, p store.PauseParams) (changed bool
 		if p.Kind == store.PauseTenant {
 			queues = []string{""}
 		}
-		s.hub.Post(queues)
+		s.hub.Post(slices.Values(queues))
 	}
 	return changed, nil
 }

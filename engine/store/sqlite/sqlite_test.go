@@ -43,10 +43,14 @@ func TestStatementsPrepare(t *testing.T) {
 func TestStatementPlans(t *testing.T) {
 	walks := map[string]bool{ // live indexes and small tables, as a whole, on purpose
 		"stats_running": true, "stats_ended": true, "stats_workers": true, "lapsed_workers": true, "lapse_workers": true, "list_workers": true,
-		"list_schedules": true, "release_schedules": true,
+		"list_schedules": true, "release_schedules": true, "list_pauses": true, "paused": true, "forget_rates": true,
 	}
 	temporary := map[string]bool{
 		"promote":        true, // the ids it moves
+		"set_more_aside": true, // the same, of a bounded number
+		"set_lane_aside": true, // the same
+		"age_lane":       true, // the same
+		"stats_blocked":  true, // those it counts, of a bounded number
 		"purge_events":   true, // those it deletes
 		"upsert_step":    true, // the row it answers
 		"stats_running":  true, // a few running runs

@@ -66,9 +66,9 @@ func (q *Queue) handOver(p *store.EnqueueParams) func(store.EnqueueResult, error
 func (q *Queue) limited(p *store.EnqueueParams) bool {
 	m := q.manifest()
 	j, ok := m.Jobs[p.Job]
-	if !ok || j.Concurrency != 0 {
+	if !ok || p.Gate != "" || j.Limited() {
 		return true
 	}
 	of, ok := m.Queues[p.Queue]
-	return ok && (of.PerTenant != 0 || of.Rate != nil)
+	return ok && (of.PerTenant != 0 || of.TenantWorkers != 0 || of.Rate != nil)
 }

@@ -175,10 +175,11 @@ func (s *slots) spare(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	q, ok := s.queues[name]
-	if !ok || q.room() <= 0 || q.hungry {
+	if !ok || q.room() <= 0 || q.hungry || s.short || s.left() == 0 {
 		return false
 	}
 	q.busy++
+	s.busy++
 	return true
 }
 

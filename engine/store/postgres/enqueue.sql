@@ -47,7 +47,7 @@ WITH u AS MATERIALIZED (
 ), idle AS MATERIALIZED (
   SELECT q.queue FROM (SELECT DISTINCT queue FROM u) q
   WHERE EXISTS (SELECT FROM alive)
-    AND NOT EXISTS (SELECT FROM {schema}.queues p WHERE p.name = q.queue AND p.paused_at IS NOT NULL)
+    AND NOT EXISTS (SELECT FROM {schema}.pauses p WHERE p.paused_at IS NOT NULL AND (p.kind <> 'queue' OR p.name = q.queue))
     AND (SELECT 1 FROM {schema}.waiting w WHERE w.queue = q.queue AND w.state = 'ready' LIMIT 1) IS NULL
     AND (SELECT 1 FROM {schema}.waiting w WHERE w.queue = q.queue AND w.state IN ('delayed', 'suspended') AND w.run_at <= {now} LIMIT 1) IS NULL
 ), begun AS (

@@ -24,7 +24,7 @@ func (s *Store) handable(b *entries) bool {
 	}
 	for i := range b.batch {
 		p := &b.batch[i]
-		if p.Worker != b.batch[0].Worker || !p.RunAt.IsZero() || p.Delay > 0 || len(p.Input) > inlineInput {
+		if p.Worker != b.batch[0].Worker || !p.RunAt.IsZero() || p.Delay > 0 || p.Gate != "" || len(p.Input) > inlineInput {
 			return false
 		}
 	}

@@ -55,7 +55,7 @@ var handoverTests = []test{
 	}},
 	{"a run is not handed over in a queue that is paused", func(e *env) {
 		e.register("w")
-		e.db.PauseQueue(e, queueA)
+		e.pause(store.PauseQueue, queueA)
 		e.waits("paused", fresh("w"))
 	}},
 	{"a run that waits for its time is not handed over", func(e *env) {

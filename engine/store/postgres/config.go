@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/jobrunner/runner/abi"
@@ -123,6 +124,14 @@ func (c *Config) parse() (*pgxpool.Config, error) {
 		p.ConnConfig.RuntimeParams["application_name"] = "runner"
 	}
 	return p, nil
+}
+
+// refresh has a connection made with the password of now, where it comes from a
+// file that may have changed since the URL was read.
+func (c *Config) refresh(to *pgx.ConnConfig) {
+	if now, err := pgx.ParseConfig(c.URL); err == nil {
+		to.Password = now.Password
+	}
 }
 
 // target names the database in messages, without credentials.

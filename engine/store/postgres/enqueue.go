@@ -93,7 +93,7 @@ func (s *Store) EnqueueTx(ctx context.Context, tx pgx.Tx, batch []store.EnqueueP
 		return nil, s.translate(err, false)
 	}
 	// Not throttled: this may commit much later than it is asked for.
-	if queues := b.queues(b.all()); len(queues) > 0 {
+	if queues := b.queues(b.all()); len(queues) > 0 && !s.notes.mute {
 		if err := s.runAll(ctx, tx, s.notes.call(queues)); err != nil {
 			return nil, s.translate(err, false)
 		}

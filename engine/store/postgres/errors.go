@@ -125,6 +125,9 @@ func (s *Store) fromServer(pg *pgconn.PgError) error {
 	case pg.Code == "57014": // query_canceled: by statement_timeout, or by a person
 		say(job.CodeDatabaseBusy, "if this is a statement_timeout, raise it for the runner's role; otherwise look for what slows the server down",
 			"%s ended a statement: %s", s.target, pg.Message)
+	case pg.Code == "25P03", pg.Code == "25P04": // idle_in_transaction_session_timeout, transaction_timeout
+		say(job.CodeDatabaseBusy, "raise that timeout for the runner's role: its transactions are short, but for a busy machine",
+			"%s ended a transaction: %s", s.target, pg.Message)
 	case pg.Code == stateRefused:
 		say(job.CodeDatabaseBusy, "roll the transaction back and try again", "a run that the batch names began or ended while it was inserted")
 	case pg.Code == "55P03", pg.Code == "40001", pg.Code == "40P01": // lock, serialization, deadlock

@@ -109,7 +109,9 @@ var errUnproven = errors.New("a probe did not come back")
 // session is the life of one connection.
 func (l *listener) session() error {
 	ctx, cancel := context.WithTimeout(l.ctx, l.s.cfg.ConnectTimeout)
-	c, err := pgx.ConnectConfig(ctx, l.cfg)
+	cfg := l.cfg.Copy()
+	l.s.cfg.refresh(cfg)
+	c, err := pgx.ConnectConfig(ctx, cfg)
 	cancel()
 	if err != nil {
 		return err

@@ -26,7 +26,8 @@ var qNotify = named("notify")
 // statement that is delivered with the commit; what was held back goes out from
 // its goroutine.
 type notifier struct {
-	s *Store
+	s    *Store
+	mute bool // the role may not notify: workers find by polling what it enqueues
 
 	mu   sync.Mutex
 	told map[string]time.Time // by queue: when its slot began
@@ -36,10 +37,10 @@ type notifier struct {
 	stop context.CancelFunc
 }
 
-func newNotifier(s *Store) *notifier {
+func newNotifier(s *Store, mute bool) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{
-		s: s, told: map[string]time.Time{}, late: map[string]struct{}{},
+		s: s, mute: mute, told: map[string]time.Time{}, late: map[string]struct{}{},
 		kick: make(chan struct{}, 1), end: make(chan struct{}), stop: cancel,
 	}
 	go n.loop(ctx)
@@ -77,7 +78,7 @@ func (n *notifier) pick(batch []store.EnqueueParams) []string {
 // take opens the slots of the queues that may be told of now, and has the others
 // told of at the end of theirs.
 func (n *notifier) take(queues []string) []string {
-	if len(queues) == 0 {
+	if len(queues) == 0 || n.mute {
 		return nil
 	}
 	n.mu.Lock()
@@ -110,7 +111,7 @@ func (n *notifier) in(ctx context.Context, tx pgx.Tx, queues []string) error {
 
 // later tells of queues whose work is committed already.
 func (n *notifier) later(queues []string) {
-	if len(queues) == 0 {
+	if len(queues) == 0 || n.mute {
 		return
 	}
 	n.mu.Lock()

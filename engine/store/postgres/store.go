@@ -66,9 +66,12 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if s.pool, err = pgxpool.NewWithConfig(ctx, pcfg); err != nil {
 		return nil, s.translate(err, false)
 	}
-	s.notes = newNotifier(s)
+	s.notes = newNotifier(s, facts.mute)
 	switch {
 	case cfg.NoListen:
+	case facts.mute:
+		cfg.Logger.Warn("the role may not notify: new work of other processes is found by polling, and theirs of ours",
+			"database", s.target, "fix", "grant execute on function pg_notify(text, text) to it")
 	case s.pooled:
 		cfg.Logger.Warn("a transaction pooler stands before the database: new work of other processes is found by polling",
 			"database", s.target, "fix", "to be told at once, give the runner a URL that leads to the server itself")
@@ -80,6 +83,10 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 
 // configure sets how the pool's connections run statements.
 func (s *Store) configure(p *pgxpool.Config) {
+	p.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		s.cfg.refresh(c)
+		return nil
+	}
 	if s.pooled {
 		// Nothing may be kept on a server's session: statements are sent whole.
 		p.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -112,6 +119,7 @@ type facts struct {
 	readOnly bool
 	encoding string
 	pooled   bool
+	mute     bool // the role may not notify
 	schema   int  // its version; 0 is none
 	found    bool // the schema is there
 }
@@ -133,9 +141,10 @@ func lookAt(ctx context.Context, cfg *pgx.ConnConfig, d dialect) (f facts, err e
 	var readOnly string
 	err = c.QueryRow(ctx, d.fill(`SELECT current_setting('server_version_num')::int, pg_is_in_recovery(),
 		current_setting('default_transaction_read_only'), current_setting('server_encoding'), pg_backend_pid(),
+		NOT has_function_privilege('pg_catalog.pg_notify(text, text)', 'EXECUTE'),
 		EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 			WHERE n.nspname = {schema_literal} AND c.relname = 'schema_version')`)).
-		Scan(&f.version, &f.replica, &readOnly, &f.encoding, &pid, &f.found)
+		Scan(&f.version, &f.replica, &readOnly, &f.encoding, &pid, &f.mute, &f.found)
 	if err != nil {
 		return f, err
 	}

@@ -32,6 +32,9 @@ var (
 	chaosSeed = flag.Uint64("chaos.seed", 0, "the schedule to run; 0 is a new one")
 	chaosFor  = flag.Duration("chaos.for", 15*time.Second, "how long trouble lasts")
 	chaosRuns = flag.Int("chaos.runs", 400, "how many runs there are in all")
+	chaosPool = flag.Bool("chaos.bouncer", false, "have everybody go through a PgBouncer in transaction mode, with six connections to the server")
+	chaosLose = flag.Bool("chaos.promote", false, "lose the server for good in the middle, and promote its streaming replica")
+	chaosFull = flag.Bool("chaos.full", false, "fill the server's disk now and then: $TMPDIR, which has to be a small file system")
 	chaosSkew = flag.Bool("chaos.skew", false, "put the clocks of the workers ten minutes off, which takes a build of everything")
 )
 
@@ -57,7 +60,7 @@ func TestWhateverHappensToAFleetEveryRunEndsOnceAndNoRecordedStepRunsAgain(t *te
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	schedule := plan(rand.New(rand.NewPCG(seed, 1)), *chaosFor)
+	schedule := plan(planParams{rng: rand.New(rand.NewPCG(seed, 1)), length: *chaosFor, promote: *chaosLose, full: *chaosFull})
 	t.Logf("seed %d, %d runs, trouble for %v:\n%s", seed, *chaosRuns, *chaosFor, printed(schedule))
 	c := newChaos(t, seed)
 	defer func() {
@@ -75,6 +78,7 @@ type chaos struct {
 	ctx     context.Context
 	dir     string
 	server  *pgtest.Server
+	standby *pgtest.Server // nil without one, and once it is promoted
 	effects *effects
 	workers []*worker
 	proxies []*proxy // of the workers, and of the test's own client
@@ -122,12 +126,25 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	}
 	c.direct = c.open(database, true)
 	c.installAudit(database)
-	for range workers {
-		c.proxy(database)
+	if *chaosLose {
+		standby, err := c.server.Standby(c.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.standby = standby
+		t.Cleanup(func() { _ = standby.Stop() })
+	}
+	through := func() string { return c.server.URL() } // of the server that there is then
+	if *chaosPool {
+		bouncer := c.server.Bouncer(t, database, "default_pool_size=6", "max_client_conn=200")
+		through = func() string { return bouncer }
+	}
+	for range workers + 1 {
+		c.proxy(through)
 	}
 	c.installRoles(database)
-	through := as(t, c.proxy(database), roleAsks)
-	if c.client, err = app.NewClient(c.open(through, false), m); err != nil {
+	asks := as(t, c.url(database, workers), roleAsks)
+	if c.client, err = app.NewClient(c.open(asks, false), m); err != nil {
 		t.Fatal(err)
 	}
 	c.enqueueUpfront()
@@ -188,21 +205,23 @@ func (c *chaos) open(database string, migrate bool) store.Store {
 	return s
 }
 
-// proxy adds a proxy in front of the server and answers the database's URL
-// through it.
-func (c *chaos) proxy(database string) string {
-	u, err := url.Parse(database)
-	if err != nil {
-		c.Fatal(err)
-	}
-	socket := filepath.Join(u.Query().Get("host"), ".s.PGSQL."+u.Query().Get("port"))
-	p, err := newProxy(func() (net.Conn, error) { return net.Dial("unix", socket) })
+// proxy adds a proxy in front of whatever the URL leads to when a connection is
+// made.
+func (c *chaos) proxy(through func() string) {
+	p, err := newProxy(func() (net.Conn, error) {
+		c.mu.Lock()
+		u, err := url.Parse(through())
+		c.mu.Unlock()
+		if err != nil {
+			return nil, err
+		}
+		return net.Dial("unix", filepath.Join(u.Query().Get("host"), ".s.PGSQL."+u.Query().Get("port")))
+	})
 	if err != nil {
 		c.Fatal(err)
 	}
 	c.Cleanup(p.close)
 	c.proxies = append(c.proxies, p)
-	return c.url(database, len(c.proxies)-1)
 }
 
 // url is the database's through a proxy.

@@ -251,6 +251,9 @@ func (c *chaos) logged() (events, codes map[string]int) {
 			events[l.Msg]++
 			code := cmp.Or(l.Code, errorCode.FindString(l.Error))
 			switch {
+			case strings.HasPrefix(code, job.CodeInternal):
+				codes[l.Msg+" "+l.Error]++
+				c.failf("%s says %s, as if it were not foreseen: %s", w.name, l.Msg, l.Error)
 			case code != "":
 				codes[l.Msg+" "+code]++
 			case l.Error != "" && !strings.HasPrefix(l.Error, "the effects server answers"):

@@ -28,14 +28,20 @@ const (
 	deny     kind = "deny"     // the role of the workers lacks the privilege to record anything
 	lockout  kind = "lockout"  // the role of the workers may not log in
 	readonly kind = "readonly" // it takes no writes, as one that became a replica
+	squeeze  kind = "squeeze"  // the role of the workers has five connections among all
+	hurry    kind = "hurry"    // it ends statements, and transactions that wait, after milliseconds
+
+	// Only where flags say so.
+	promote kind = "promote" // it crashes for good, and its streaming replica takes over
+	full    kind = "full"    // its disk is full
 )
 
-var kinds = []kind{kill, pause, drain, cut, stall, delay, restart, reboot, evict, lock, deny, lockout, readonly}
+var kinds = []kind{kill, pause, drain, cut, stall, delay, restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry}
 
 // ofServer reports whether the trouble is the server's.
 func (k kind) ofServer() bool {
 	switch k {
-	case restart, reboot, evict, lock, deny, lockout, readonly:
+	case restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry, promote, full:
 		return true
 	}
 	return false
@@ -64,13 +70,25 @@ func (a action) String() string {
 	return s
 }
 
+// planParams are what a schedule follows from.
+type planParams struct {
+	rng     *rand.Rand
+	length  time.Duration
+	promote bool
+	full    bool
+}
+
 // plan is the whole schedule of a seed: something about every second, every kind
 // at least once if there is time.
-func plan(rng *rand.Rand, length time.Duration) []action {
+func plan(p planParams) []action {
+	rng, length := p.rng, p.length
 	some := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(rng.Float64()*float64(most-least))
 	}
 	kinds := slices.Clone(kinds)
+	if p.full {
+		kinds = append(kinds, full, full)
+	}
 	rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	weighted := append(slices.Clone(kinds), kill, kill, kill, pause, pause, cut, cut, delay, stall)
 	var all []action
@@ -90,10 +108,14 @@ func plan(rng *rand.Rand, length time.Duration) []action {
 			a.length, a.by = some(time.Second, 5*time.Second), some(5*time.Millisecond, 200*time.Millisecond)
 		case restart, reboot:
 			a.length = some(0, 3*time.Second)
-		case lock, deny, lockout, readonly:
+		case lock, deny, lockout, readonly, squeeze, hurry, full:
 			a.length = some(200*time.Millisecond, lease*3/2)
 		}
 		all = append(all, a)
+	}
+	if p.promote && len(all) > 0 {
+		a := &all[len(all)/2]
+		*a = action{at: a.at, kind: promote}
 	}
 	return all
 }
@@ -107,7 +129,9 @@ func printed(all []action) string {
 }
 
 func TestASeedIsASchedule(t *testing.T) {
-	of := func(seed uint64) []action { return plan(rand.New(rand.NewPCG(seed, 1)), time.Minute) }
+	of := func(seed uint64) []action {
+		return plan(planParams{rng: rand.New(rand.NewPCG(seed, 1)), length: time.Minute})
+	}
 	if !slices.Equal(of(7), of(7)) || slices.Equal(of(7), of(8)) {
 		t.Error("a seed does not decide the schedule")
 	}

@@ -3,13 +3,17 @@ package chaostest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
 // The roles of the processes, with what docs/postgres.md grants and no more.
@@ -73,6 +77,15 @@ func (c *chaos) trouble(a action) {
 		c.administer(a, "REVOKE INSERT ON "+recorded+" FROM "+roleWorks, "GRANT INSERT ON "+recorded+" TO "+roleWorks)
 	case lockout:
 		c.administer(a, "ALTER ROLE "+roleWorks+" NOLOGIN; "+endSessions, "ALTER ROLE "+roleWorks+" LOGIN")
+	case squeeze:
+		c.administer(a, "ALTER ROLE "+roleWorks+" CONNECTION LIMIT 5; "+endSessions, "ALTER ROLE "+roleWorks+" CONNECTION LIMIT -1")
+	case hurry:
+		c.administer(a, "ALTER ROLE "+roleWorks+" SET statement_timeout = '5ms'; ALTER ROLE "+roleWorks+" SET idle_in_transaction_session_timeout = '2ms'; "+endSessions,
+			"ALTER ROLE "+roleWorks+" RESET ALL; "+endSessions)
+	case promote:
+		c.promote()
+	case full:
+		c.fill(a)
 	case readonly:
 		const set = "ALTER DATABASE %s %s default_transaction_read_only"
 		name := c.databaseName()
@@ -104,4 +117,82 @@ func (c *chaos) databaseName() string {
 		c.Fatal(err)
 	}
 	return pgx.Identifier{cfg.Database}.Sanitize()
+}
+
+// promote loses the server, and has its replica take its place.
+func (c *chaos) promote() {
+	standby := c.standby
+	if standby == nil {
+		c.failf("there is no second replica to promote")
+		return
+	}
+	c.checkReplicaRefused(standby)
+	if err := c.server.Down(c.ctx, "immediate"); err != nil {
+		c.failf("stop the server: %v", err)
+	}
+	if err := standby.Promote(c.ctx); err != nil {
+		c.failf("%v", err)
+		return
+	}
+	database := c.on(standby)
+	c.mu.Lock()
+	c.server, c.standby, c.database = standby, nil, database
+	c.mu.Unlock()
+	c.direct = c.open(database, false)
+	for _, p := range c.proxies {
+		p.cut()
+	}
+}
+
+// checkReplicaRefused: as long as it is a replica, no process begins on it.
+func (c *chaos) checkReplicaRefused(standby *pgtest.Server) {
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: c.on(standby)})
+	if err != nil {
+		c.failf("%v", err)
+		return
+	}
+	s, err := app.OpenStore(c.ctx, app.StoreParams{Database: db, Logger: slog.New(slog.DiscardHandler)})
+	if abi.CodeOf(err) != job.CodeDatabaseReadOnly {
+		c.failf("a replica is opened with %v", err)
+	}
+	if err == nil {
+		_ = s.Close()
+	}
+}
+
+// on is the URL of the database on another server.
+func (c *chaos) on(s *pgtest.Server) string {
+	u, err := url.Parse(s.URL())
+	if err != nil {
+		c.Fatal(err)
+	}
+	before, err := url.Parse(c.database)
+	if err != nil {
+		c.Fatal(err)
+	}
+	u.Path = before.Path
+	return u.String()
+}
+
+// fill leaves the server without space for a while. Postgres may then end, and
+// is started again as a supervisor does.
+func (c *chaos) fill(a action) {
+	free, err := c.server.Fill()
+	if err != nil {
+		c.failf("%v", err)
+		return
+	}
+	time.Sleep(a.length)
+	if err := free(); err != nil {
+		c.failf("%v", err)
+	}
+	for range 100 {
+		err := c.server.Exec(c.ctx, "SELECT 1")
+		if err == nil {
+			return
+		}
+		_ = c.server.Up(c.ctx) // it may be up, or on its way
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.failf("the server does not come back once there is space")
 }

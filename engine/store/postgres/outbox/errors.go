@@ -49,7 +49,17 @@ func (w where) translate(err error, sent bool) error {
 		}
 		return e
 	}
-	if !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded) {
+	unknown := sent && !pgconn.SafeToRetry(err)
+	switch {
+	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.DeadlineExceeded):
+		err = &abi.Error{
+			Code:    job.CodeDatabaseUnavailable,
+			Message: fmt.Sprintf("%s did not answer in time", w.target),
+			Fix:     "check that the server is up and can be reached, and what slows it down; the relay goes on when it answers",
+			Err:     err,
+		}
+	default:
 		err = &abi.Error{
 			Code:    job.CodeDatabaseUnavailable,
 			Message: fmt.Sprintf("the connection to %s failed: %s", w.target, plain(err)),
@@ -57,7 +67,7 @@ func (w where) translate(err error, sent bool) error {
 			Err:     err,
 		}
 	}
-	if sent && !pgconn.SafeToRetry(err) {
+	if unknown {
 		return errors.Join(err, store.ErrUnknown)
 	}
 	return err
@@ -100,6 +110,8 @@ func (w where) fromServer(pg *pgconn.PgError) error {
 	case pg.Code == "57014", pg.Code == "55P03", pg.Code == "40001", pg.Code == "40P01": // canceled, lock, serialization, deadlock
 		say(job.CodeDatabaseBusy, "look for what blocks the outbox: select pid, query from pg_stat_activity where state <> 'idle' order by xact_start",
 			"%s kept a statement from going on: %s", w.target, pg.Message)
+	case pg.Code == "25P03", pg.Code == "25P04": // idle_in_transaction_session_timeout, transaction_timeout
+		say(job.CodeDatabaseBusy, "raise that timeout for the relay's role", "%s ended a transaction: %s", w.target, pg.Message)
 	case class == "57", class == "08": // operator intervention, connection
 		say(job.CodeDatabaseUnavailable, "wait for the server to come back; the relay goes on by itself", "%s is not available: %s", w.target, pg.Message)
 	case pg.Code == "3D000": // invalid_catalog_name

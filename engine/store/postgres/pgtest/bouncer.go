@@ -20,9 +20,15 @@ import (
 // Settings are lines of pgbouncer.ini.
 func Bouncer(tb testing.TB, database string, settings ...string) string {
 	tb.Helper()
+	return Shared(tb).Bouncer(tb, database, settings...)
+}
+
+// Bouncer starts one before this server.
+func (s *Server) Bouncer(tb testing.TB, database string, settings ...string) string {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
-	through, err := startBouncer(ctx, tb, Shared(tb), database, settings)
+	through, err := startBouncer(ctx, tb, s, database, settings)
 	if err != nil {
 		tb.Fatal(err)
 	}

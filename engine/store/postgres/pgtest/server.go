@@ -32,6 +32,8 @@ type Server struct {
 type Options struct {
 	// Settings are passed as -c NAME=VALUE.
 	Settings map[string]string
+	// Rules are lines that go before those of pg_hba.conf, which trust everyone.
+	Rules string
 }
 
 // Start starts a server with its durability on (fsync and all else as
@@ -70,6 +72,21 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if out, err := s.run(ctx, cred, "initdb", args...); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
+	if o.Rules != "" {
+		path := filepath.Join(s.data(), "pg_hba.conf")
+		rules, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, append([]byte(o.Rules+"\n"), rules...), 0) // it is there, and keeps its mode
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return s.configure(ctx, o)
+}
+
+// configure adds settings to those that the server's folder has, and starts it.
+func (s *Server) configure(ctx context.Context, o Options) error {
 	settings := "listen_addresses=''\nunix_socket_directories='" + s.dir + "'\nport=" + strconv.Itoa(s.port) + "\n"
 	for name, value := range o.Settings {
 		settings += name + "='" + strings.ReplaceAll(value, "'", "''") + "'\n"

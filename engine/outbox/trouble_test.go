@@ -29,7 +29,7 @@ func TestFailureStopsTheBatchInOrder(t *testing.T) {
 		return nil
 	}}
 	res, err := w.relay(nil).Pass(t.Context())
-	if abi.CodeOf(err) != job.CodeDatabaseFull || res != (outbox.Result{Claimed: 6, Published: 2, Released: 4}) {
+	if abi.CodeOf(err) != job.CodeDatabaseCorrupt || res != (outbox.Result{Claimed: 6, Published: 2, Released: 4}) {
 		t.Fatalf("%+v %v", res, err)
 	}
 	if got := w.all(); !slices.Equal(got, ids[:2]) {

@@ -90,7 +90,7 @@ func plan(p planParams) []action {
 		kinds = append(kinds, full, full)
 	}
 	rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	weighted := append(slices.Clone(kinds), kill, kill, kill, pause, pause, cut, cut, delay, stall)
+	weighted := append(slices.Clone(kinds), kill, kill, pause, pause, cut, cut, delay, stall, stall, stall)
 	var all []action
 	for at := some(200*time.Millisecond, time.Second); at < length; at += some(200*time.Millisecond, 1800*time.Millisecond) {
 		a := action{at: at, kind: weighted[rng.IntN(len(weighted))], target: rng.IntN(workers)}
@@ -101,7 +101,11 @@ func plan(p planParams) []action {
 		case pause:
 			a.length = some(lease*6/5, lease*5/2)
 		case stall:
-			a.length, a.target = some(lease/2, lease*2), rng.IntN(workers+1)
+			// Most of a worker's: what it wrote arrives when its runs are somebody else's.
+			a.length = some(lease*6/5, lease*3)
+			if rng.IntN(4) == 0 {
+				a.length, a.target = some(lease/2, lease*2), workers
+			}
 		case cut:
 			a.target = rng.IntN(workers + 1)
 		case delay:

@@ -110,6 +110,38 @@ func ExampleClient_EnqueueMany() {
 	// 10000 runs, 10000 ready in queue default
 }
 
+// With OnConflict Fail a batch is one write, all or nothing, and the error names
+// every entry that another run stands for.
+func ExampleConflictError() {
+	ctx := context.Background()
+	db, client := open(ctx)
+	defer db.Close()
+
+	welcome := func(user int) engine.Request {
+		return engine.Request{Job: "welcome", Input: fmt.Appendf(nil, `{"org":"acme","user":%d}`, user), OnConflict: engine.Fail}
+	}
+	if _, err := client.Enqueue(ctx, welcome(2)); err != nil {
+		log.Fatal(err)
+	}
+	_, err := client.EnqueueMany(ctx, []engine.Request{welcome(1), welcome(2), welcome(3), welcome(1)})
+	var conflict *engine.ConflictError
+	fmt.Println(abi.CodeOf(err), errors.As(err, &conflict))
+	for _, c := range conflict.Conflicts {
+		fmt.Println("entry", c.Index, "is held by a run:", c.Holder != "", "by an entry before:", c.Before)
+	}
+	s, err := client.Stats(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(s.Queues[0].Ready, "run, the one of before")
+
+	// Output:
+	// X_JOB_DUPLICATE true
+	// entry 1 is held by a run: true by an entry before: 0
+	// entry 3 is held by a run: false by an entry before: 0
+	// 1 run, the one of before
+}
+
 // A run that is enqueued in the application's own transaction is there if that
 // commits, and never was if it does not.
 func ExampleEnqueueTx() {

@@ -56,7 +56,8 @@ func (s *Store) on(ctx context.Context, f func(c *pgx.Conn) (sent bool, err erro
 	for try := 1; ; try++ {
 		c, err := s.pool.Acquire(ctx)
 		if err != nil {
-			if errors.Is(err, puddle.ErrClosedPool) {
+			// A connection that was being made when the store was closed is cancelled.
+			if errors.Is(err, puddle.ErrClosedPool) || errors.Is(err, context.Canceled) && ctx.Err() == nil {
 				return errClosed
 			}
 			return s.translate(err, false)

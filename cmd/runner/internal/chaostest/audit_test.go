@@ -15,8 +15,7 @@ import (
 // installAudit has the database note each record of a completed step that is
 // written: what is written over leaves no other trace. It is the one place
 // that knows how the store keeps records.
-func (c *chaos) installAudit(database string) {
-	c.database = database
+func (c *chaos) installAudit() {
 	c.query(func(conn *pgx.Conn) error {
 		_, err := conn.Exec(c.ctx, `
 			CREATE TABLE public.commits (run uuid NOT NULL, step text NOT NULL, output bytea);

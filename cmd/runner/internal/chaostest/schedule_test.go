@@ -34,6 +34,7 @@ const (
 	// Only where flags say so.
 	promote kind = "promote" // it crashes for good, and its streaming replica takes over
 	full    kind = "full"    // its disk is full
+	jump    kind = "jump"    // its clock goes forward, or back
 )
 
 var kinds = []kind{kill, pause, drain, cut, stall, delay, restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry}
@@ -41,7 +42,7 @@ var kinds = []kind{kill, pause, drain, cut, stall, delay, restart, reboot, evict
 // ofServer reports whether the trouble is the server's.
 func (k kind) ofServer() bool {
 	switch k {
-	case restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry, promote, full:
+	case restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry, promote, full, jump:
 		return true
 	}
 	return false
@@ -64,7 +65,7 @@ func (a action) String() string {
 	if a.length > 0 {
 		s += fmt.Sprintf(" for %v", a.length.Round(time.Millisecond))
 	}
-	if a.by > 0 {
+	if a.by != 0 {
 		s += fmt.Sprintf(" by %v", a.by.Round(time.Millisecond))
 	}
 	return s
@@ -76,6 +77,7 @@ type planParams struct {
 	length  time.Duration
 	promote bool
 	full    bool
+	jump    bool
 }
 
 // plan is the whole schedule of a seed: something about every second, every kind
@@ -88,6 +90,9 @@ func plan(p planParams) []action {
 	kinds := slices.Clone(kinds)
 	if p.full {
 		kinds = append(kinds, full, full)
+	}
+	if p.jump {
+		kinds = append(kinds, jump, jump)
 	}
 	rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 	weighted := append(slices.Clone(kinds), kill, kill, pause, pause, cut, cut, delay, stall, stall, stall)
@@ -108,6 +113,8 @@ func plan(p planParams) []action {
 			}
 		case cut:
 			a.target = rng.IntN(workers + 1)
+		case jump:
+			a.by = some(-2*time.Minute, 2*time.Minute)
 		case delay:
 			a.length, a.by = some(time.Second, 5*time.Second), some(5*time.Millisecond, 200*time.Millisecond)
 		case restart, reboot:

@@ -37,6 +37,24 @@ func (c *chaos) installRoles(database string) {
 	})
 }
 
+// installClock gives the database a clock that can jump: the functions of its time
+// are found in a schema that comes before the server's own.
+func (c *chaos) installClock() {
+	name := c.databaseName()
+	c.query(func(conn *pgx.Conn) error {
+		_, err := conn.Exec(c.ctx, `
+			CREATE SCHEMA clock;
+			CREATE TABLE clock.jumped (by interval NOT NULL);
+			INSERT INTO clock.jumped VALUES ('0');
+			CREATE FUNCTION clock.statement_timestamp() RETURNS timestamptz LANGUAGE sql STABLE AS
+				$$ SELECT pg_catalog.statement_timestamp() + by FROM clock.jumped $$;
+			GRANT USAGE ON SCHEMA clock TO PUBLIC;
+			GRANT SELECT ON clock.jumped TO PUBLIC;
+			ALTER DATABASE `+name+` SET search_path = clock, pg_catalog, public`, pgx.QueryExecModeSimpleProtocol)
+		return err
+	})
+}
+
 // as is a database's URL for a role.
 func as(t *testing.T, database, role string) string {
 	t.Helper()
@@ -86,6 +104,8 @@ func (c *chaos) trouble(a action) {
 		c.promote()
 	case full:
 		c.fill(a)
+	case jump:
+		c.administer(a, fmt.Sprintf("UPDATE clock.jumped SET by = by + interval '%d milliseconds'", a.by.Milliseconds()), "")
 	case readonly:
 		const set = "ALTER DATABASE %s %s default_transaction_read_only"
 		name := c.databaseName()

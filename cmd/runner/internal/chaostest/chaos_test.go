@@ -43,10 +43,10 @@ const (
 	workers = 3
 	slots   = 20 // of each
 	lease   = 3 * time.Second
-	// backlog is the tenant that enqueues six tenths of everything at once, before
+	// backlog is the tenant that enqueues two tenths of everything at once, before
 	// anyone else.
 	backlog      = "backlog"
-	others       = 20 // tenants with a share of two tenths, after it
+	others       = 20 // tenants with a share of one tenth, after it
 	endPatience  = 5 * time.Minute
 	enqueueBatch = 50
 )
@@ -239,15 +239,17 @@ func (c *chaos) url(database string, i int) string {
 	return u.String()
 }
 
-// enqueueUpfront enqueues eight tenths of the runs before anyone works: a large
-// backlog of one tenant, and behind it a little of everybody else's.
+// enqueueUpfront enqueues three tenths of the runs before anyone works: a large
+// backlog of one tenant, and behind it a little of everybody else's. Once they are
+// worked off there are idle slots, so that a run which is taken from a worker is
+// claimed by another before what the first one wrote about it arrives.
 func (c *chaos) enqueueUpfront() {
 	n := *chaosRuns
 	var tenants []string
-	for range n * 6 / 10 {
+	for range n * 2 / 10 {
 		tenants = append(tenants, backlog)
 	}
-	for i := range n * 2 / 10 {
+	for i := range n / 10 {
 		tenants = append(tenants, fmt.Sprintf("tenant-%02d", i%others))
 	}
 	for batch := range slices.Chunk(tenants, 1000) {

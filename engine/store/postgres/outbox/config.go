@@ -103,6 +103,14 @@ func (c *Config) parse() (*pgxpool.Config, error) {
 	return p, nil
 }
 
+// refresh has a connection made with the password of now, where it comes from a
+// file that may have changed since the URL was read.
+func (c *Config) refresh(to *pgx.ConnConfig) {
+	if now, err := pgx.ParseConfig(c.URL); err == nil {
+		to.Password = now.Password
+	}
+}
+
 // target names the database in messages, without credentials.
 func target(p *pgxpool.Config) string {
 	host := p.ConnConfig.Host

@@ -147,7 +147,9 @@ var errUnproven = errors.New("a probe did not come back")
 // session is the life of one connection.
 func (l *listener) session() error {
 	ctx, cancel := context.WithTimeout(l.ctx, l.d.cfg.ConnectTimeout)
-	c, err := connect(ctx, l.cfg)
+	cfg := l.cfg.Copy()
+	l.d.cfg.refresh(cfg)
+	c, err := connect(ctx, cfg)
 	cancel()
 	if err != nil {
 		return err

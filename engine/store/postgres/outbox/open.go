@@ -53,6 +53,10 @@ func Open(ctx context.Context, cfg Config) (*DB, error) {
 	if err != nil {
 		return nil, d.at.translate(err, false)
 	}
+	pcfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		d.cfg.refresh(c)
+		return nil
+	}
 	if d.pool, err = pgxpool.NewWithConfig(ctx, pcfg); err != nil {
 		return nil, d.at.translate(err, false)
 	}

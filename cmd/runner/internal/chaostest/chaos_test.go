@@ -242,7 +242,7 @@ func (c *chaos) url(database string, i int) string {
 // enqueueUpfront enqueues three tenths of the runs before anyone works: a large
 // backlog of one tenant, and behind it a little of everybody else's. Once they are
 // worked off there are idle slots, so that a run which is taken from a worker is
-// claimed by another before what the first one wrote about it arrives.
+// claimed by another at once.
 func (c *chaos) enqueueUpfront() {
 	n := *chaosRuns
 	var tenants []string

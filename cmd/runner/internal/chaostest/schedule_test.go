@@ -106,7 +106,7 @@ func plan(p planParams) []action {
 		case pause:
 			a.length = some(lease*6/5, lease*5/2)
 		case stall:
-			// Most of a worker's: what it wrote arrives when its runs are somebody else's.
+			// Mostly of a worker, for longer than its lease: what it wrote arrives late.
 			a.length = some(lease*6/5, lease*3)
 			if rng.IntN(4) == 0 {
 				a.length, a.target = some(lease/2, lease*2), workers

@@ -355,7 +355,8 @@ type RenewParams struct {
 	// Queues, when not nil, are served from now on.
 	Queues []string
 	// Progress is what runs have reported that the worker holds. That of a run
-	// which is not held any more, or of a worker that is not alive, goes nowhere.
+	// which is not held any more, or of a worker that is not alive, goes nowhere. It
+	// names no run twice.
 	Progress []HeldProgress
 }
 

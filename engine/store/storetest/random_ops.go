@@ -141,17 +141,44 @@ func (x *random) aStep() store.StepParams {
 	return p
 }
 
-func (x *random) saveSome() {
-	var batch []store.StepParams
+func (x *random) someSteps() (batch []store.StepParams) {
 	for range 1 + x.rand.IntN(3) {
 		p := x.aStep()
 		p.Ref = x.anyRef()
 		batch = append(batch, p)
 	}
+	return batch
+}
+
+func (x *random) saveSome() {
+	batch := x.someSteps()
 	got, err := x.db.SaveSteps(x.ctx, batch)
 	if err != nil {
 		x.Fatal(err)
 	}
+	x.saved(batch, got)
+}
+
+// recordSome is saveSome and settleSome, together if the store can.
+func (x *random) recordSome() {
+	to, ok := x.db.(store.Recorder)
+	if !ok {
+		x.saveSome()
+		x.settleSome()
+		return
+	}
+	steps, settles := x.someSteps(), x.someSettles()
+	saved, settled, err := to.Record(x.ctx, steps, settles)
+	if err != nil {
+		x.Fatal(err)
+	}
+	x.saved(steps, saved)
+	x.settled(settles, settled)
+}
+
+// saved compares what saving a batch answered.
+func (x *random) saved(batch []store.StepParams, got []store.StepResult) {
+	x.Helper()
 	want := make([]store.StepResult, len(batch))
 	for i, p := range batch {
 		if r := x.m.held(p.Ref); r != nil {
@@ -161,8 +188,7 @@ func (x *random) saveSome() {
 	x.same(x.seenSteps(want), x.seenSteps(got))
 }
 
-func (x *random) settleSome() {
-	var batch []store.SettleParams
+func (x *random) someSettles() (batch []store.SettleParams) {
 	for range 1 + x.rand.IntN(3) {
 		p := store.SettleParams{
 			Ref: x.anyRef(), Delay: pick(x, 0, 10*time.Second, 40*time.Second), Error: x.aFailure(), Output: fmt.Appendf(nil, "%d", x.n),
@@ -182,10 +208,21 @@ func (x *random) settleSome() {
 		}
 		batch = append(batch, p)
 	}
+	return batch
+}
+
+func (x *random) settleSome() {
+	batch := x.someSettles()
 	got, err := x.db.Settle(x.ctx, batch)
 	if err != nil {
 		x.Fatal(err)
 	}
+	x.settled(batch, got)
+}
+
+// settled compares what settling a batch answered.
+func (x *random) settled(batch []store.SettleParams, got []store.SettleResult) {
+	x.Helper()
 	want := make([]store.SettleResult, len(batch))
 	for i, p := range batch {
 		want[i] = x.m.settle(p)
@@ -224,7 +261,11 @@ func (x *random) renewSome() {
 		p.Held = append(p.Held, x.anyRef())
 	}
 	for range x.rand.IntN(3) {
-		p.Progress = append(p.Progress, store.HeldProgress{Ref: x.anyRef(), Progress: job.Progress{Permille: x.rand.IntN(1001), Note: "held"}})
+		ref := x.anyRef()
+		if slices.ContainsFunc(p.Progress, func(h store.HeldProgress) bool { return h.Ref.RunID == ref.RunID }) {
+			continue
+		}
+		p.Progress = append(p.Progress, store.HeldProgress{Ref: ref, Progress: job.Progress{Permille: x.rand.IntN(1001), Note: "held"}})
 	}
 	got, err := x.db.Renew(x.ctx, p)
 	if err != nil {

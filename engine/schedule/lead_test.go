@@ -178,7 +178,7 @@ func TestARowWithoutAScheduleIsNotFired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, every("gone", "0 * * * *", nil))
 		r.stop(r.start(nil))
-		r.m = declaring(every("s", "0 * * * *", nil))
+		r.m.Store(declaring(every("s", "0 * * * *", nil)))
 		r.start(nil)
 		r.until("01-01 02:15")
 		r.want("gone")
@@ -289,7 +289,7 @@ func TestEachOccurrenceOnceWhateverFails(t *testing.T) {
 		r.pass(2 * time.Minute)
 		for name, step := range map[string]int{"s": 5, "t": 7} {
 			var want []string
-			for at := r.m.Schedules[name].Next(instantOf(t, "01-01 00:00")); !at.After(r.row(name).Watermark); at = r.m.Schedules[name].Next(at) {
+			for at := r.m.Load().Schedules[name].Next(instantOf(t, "01-01 00:00")); !at.After(r.row(name).Watermark); at = r.m.Load().Schedules[name].Next(at) {
 				want = append(want, at.Format("01-02 15:04"))
 			}
 			if time.Since(r.row(name).Watermark) > time.Duration(step+1)*time.Minute || len(want) < 20 {

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,14 +29,14 @@ type rig struct {
 	*testing.T
 	db     *enginetest.Store
 	events *enginetest.Events
-	m      *manifest.Manifest
+	m      atomic.Pointer[manifest.Manifest] // current
 }
 
 // newRig declares schedules that enqueue the job "work".
 func newRig(t *testing.T, schedules ...*manifest.Schedule) *rig {
 	t.Helper()
 	r := &rig{T: t, db: &enginetest.Store{Store: enginetest.Memory(t)}, events: &enginetest.Events{}}
-	r.m = declaring(schedules...)
+	r.m.Store(declaring(schedules...))
 	return r
 }
 
@@ -79,7 +80,7 @@ func (r *rig) must(err error) {
 // idle is a scheduler over db that has not started.
 func (r *rig) idle(change func(*schedule.Config)) *schedule.Scheduler {
 	r.Helper()
-	cfg := schedule.Config{Store: r.db, Manifest: func() *manifest.Manifest { return r.m }, Logger: r.events.Logger()}
+	cfg := schedule.Config{Store: r.db, Manifest: r.m.Load, Logger: r.events.Logger()}
 	if change != nil {
 		change(&cfg)
 	}

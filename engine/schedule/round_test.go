@@ -20,7 +20,7 @@ func TestAnOccurrenceBecomesRuns(t *testing.T) {
 			s.Zone, _ = time.LoadLocation("America/Bogota")
 			s.Enqueue = append(s.Enqueue, manifest.ScheduledRun{Job: "other", Input: []byte(`{}`)})
 		}))
-		r.m.Jobs["work"].Key = enginetest.Key("at {at}")
+		r.m.Load().Jobs["work"].Key = enginetest.Key("at {at}")
 		r.start(nil)
 		r.until("01-01 07:59")
 		r.want("nightly")
@@ -222,7 +222,7 @@ func TestAPausedScheduleNeitherFiresNorMoves(t *testing.T) {
 		}
 		// It stays paused over a restart and another manifest.
 		r.stop(first)
-		r.m = declaring(every("s", "0 * * * *", catchUp("run-all")))
+		r.m.Store(declaring(every("s", "0 * * * *", catchUp("run-all"))))
 		r.start(nil)
 		r.until("01-01 05:30")
 		r.want("s", "01-01 01:00")
@@ -289,7 +289,7 @@ func TestAReloadIsServedAtOnce(t *testing.T) {
 		r := newRig(t, every("old", "0 * * * *", nil))
 		s := r.start(nil)
 		r.until("01-01 01:30")
-		r.m = declaring(every("new", "31 * * * *", nil))
+		r.m.Store(declaring(every("new", "31 * * * *", nil)))
 		s.Kick()
 		r.until("01-01 03:00")
 		r.want("old", "01-01 01:00")
@@ -303,7 +303,7 @@ func TestARedefinedScheduleMakesUpForNothing(t *testing.T) {
 		r := newRig(t, every("s", "0 3 * * *", catchUp("run-all")))
 		s := r.start(nil)
 		r.until("01-01 12:30")
-		r.m = declaring(every("s", "0 9,15 * * *", catchUp("run-all")))
+		r.m.Store(declaring(every("s", "0 9,15 * * *", catchUp("run-all"))))
 		s.Kick()
 		r.until("01-01 18:00")
 		r.want("s", "01-01 03:00", "01-01 15:00")
@@ -313,7 +313,7 @@ func TestARedefinedScheduleMakesUpForNothing(t *testing.T) {
 func TestOneFailureStopsNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, every("a", "0 * * * *", nil), every("b", "0 * * * *", nil), every("c", "0 * * * *", nil))
-		r.m.Schedules["b"].Enqueue[0].Job = "nothing"
+		r.m.Load().Schedules["b"].Enqueue[0].Job = "nothing"
 		r.start(nil)
 		r.until("01-01 02:30")
 		r.want("a", "01-01 01:00", "01-01 02:00")
@@ -326,7 +326,7 @@ func TestOneFailureStopsNoOther(t *testing.T) {
 			t.Errorf("%d lines for one failure", n)
 		}
 		// It is tried again, and mended by another manifest.
-		r.m = declaring(every("b", "0 * * * *", nil))
+		r.m.Store(declaring(every("b", "0 * * * *", nil)))
 		r.pass(2 * time.Minute)
 		r.want("b", "01-01 02:00")
 	})

@@ -2,6 +2,7 @@ package schedule_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,17 +20,22 @@ import (
 func TestAStopWaitsForTheRoundAndThenReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, every("a", "0 * * * *", nil), every("b", "0 * * * *", nil))
+		var mu sync.Mutex
 		var order []string
 		r.db.Between = func(_ context.Context, op string, call func() error) error {
 			if op == "FireSchedule" {
 				time.Sleep(5 * time.Second)
 			}
+			mu.Lock()
 			order = append(order, op)
+			mu.Unlock()
 			return call()
 		}
 		s := r.start(nil)
 		r.pass(time.Hour + time.Second) // a second into the fire of a
+		mu.Lock()
 		order = nil
+		mu.Unlock()
 		began := time.Now()
 		r.stop(s)
 		if took := time.Since(began); took < 3900*time.Millisecond || took > 4*time.Second {

@@ -31,8 +31,8 @@ type Schedules interface {
 	// FireSchedule moves a watermark and inserts the runs of one occurrence, in
 	// one transaction, if the schedule is Holder's, at From, due and not paused;
 	// else it changes nothing and answers so.
-	// Errors: X_INVALID unless Occurrence and To are after From, and To is not
-	// before Occurrence; those of Enqueue.
+	// Errors: X_INVALID for no holder, and unless Occurrence is after From and To
+	// not before it; those of Enqueue.
 	FireSchedule(ctx context.Context, p FireParams) (FireResult, error)
 	// ListSchedules returns all rows, ordered by name.
 	ListSchedules(ctx context.Context) ([]Schedule, error)
@@ -156,11 +156,11 @@ func (p *LeadParams) Check() error {
 // Check refuses a fire that would not move forward. Stores call it.
 func (p *FireParams) Check() error {
 	from, to, at := p.From.UnixMilli(), p.To.UnixMilli(), p.Occurrence.UnixMilli()
-	if at > from && to >= at {
+	if at > from && to >= at && p.Holder != "" {
 		return nil
 	}
-	return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("schedule %q cannot fire %s on its way from %s to %s",
-		p.Name, p.Occurrence.UTC().Format(time.RFC3339), p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339))}
+	return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("%q cannot fire %s of schedule %q on its way from %s to %s",
+		p.Holder, p.Occurrence.UTC().Format(time.RFC3339), p.Name, p.From.UTC().Format(time.RFC3339), p.To.UTC().Format(time.RFC3339))}
 }
 
 // Targets are the jobs and tenants of Runs, each pair once. Stores use it for

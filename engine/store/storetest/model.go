@@ -17,6 +17,8 @@ type model struct {
 	runs    map[string]*modelRun
 	workers map[string]*modelWorker
 	purged  map[string]bool
+
+	schedules map[string]*store.Schedule
 }
 
 type modelRun struct {
@@ -30,7 +32,7 @@ type modelRun struct {
 type modelWorker struct{ expires time.Time }
 
 func newModel() *model {
-	return &model{runs: map[string]*modelRun{}, workers: map[string]*modelWorker{}, purged: map[string]bool{}}
+	return &model{runs: map[string]*modelRun{}, workers: map[string]*modelWorker{}, purged: map[string]bool{}, schedules: map[string]*store.Schedule{}}
 }
 
 func (m *model) holder(jobName, tenant, key string) *modelRun {

@@ -278,6 +278,7 @@ var scheduleTests = []test{
 			func(p *store.FireParams) { p.Occurrence = sc.Watermark.Add(-time.Minute) },
 			func(p *store.FireParams) { p.To = at.Add(-time.Second) },
 			func(p *store.FireParams) { p.To = sc.Watermark },
+			func(p *store.FireParams) { p.Holder = "" },
 		} {
 			p := e.occurrence(sc, at)
 			change(&p)

@@ -56,6 +56,9 @@ func served(t *testing.T) map[string][]string {
 	if _, err := metrics.NewOutbox(d); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := metrics.NewSchedules(d); err != nil {
+		t.Fatal(err)
+	}
 	if err := errors.Join(registerProcess(d), registerHost(d, nil)); err != nil {
 		t.Fatal(err)
 	}
@@ -147,16 +150,21 @@ func TestDashboardAsksForMetricsAndLabelsThatExist(t *testing.T) {
 	}
 }
 
-// docs/operating.md says what each metric is for.
+// docs/operating.md says what each metric is for, docs/schedules.md what those of
+// schedules are.
 func TestEveryMetricOfTheEngineIsDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", "operating.md"))
-	if err != nil {
-		t.Fatal(err)
+	var text []byte
+	for _, page := range []string{"operating.md", "schedules.md"} {
+		b, err := os.ReadFile(filepath.Join("..", "..", "..", "..", "docs", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = append(text, b...)
 	}
 	known := served(t)
 	for name := range known {
 		if strings.HasPrefix(name, "runner_") && !strings.HasPrefix(name, "runner_host_") && !strings.HasPrefix(name, "runner_outbox_") && !strings.Contains(string(text), name) {
-			t.Errorf("docs/operating.md does not say what %s is for", name)
+			t.Errorf("no page says what %s is for", name)
 		}
 	}
 }

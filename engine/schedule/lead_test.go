@@ -96,6 +96,12 @@ func TestOneThatIsAloneDoesNotWaitForTheDead(t *testing.T) {
 		if row := r.row("s"); row.Holder != second.Holder() {
 			t.Errorf("%s leads", row.Holder)
 		}
+		// Only when it begins: another that takes over later is left in peace.
+		third := r.start(func(c *schedule.Config) { c.Alone = true })
+		r.pass(schedule.DefaultLease)
+		if row := r.row("s"); row.Holder != third.Holder() {
+			t.Errorf("%s leads", row.Holder)
+		}
 	})
 }
 

@@ -47,6 +47,7 @@ type round struct {
 // state is what a scheduler knows between rounds.
 type state struct {
 	manifest *manifest.Manifest
+	begun    bool // it has asked for leases
 	led      map[string]*led
 	names    []string  // of led, in order
 	until    time.Time // when the leases lapse, by this process's clock
@@ -140,7 +141,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 	if sent.Before(st.renew) {
 		return nil
 	}
-	p := store.LeadParams{Holder: s.holder, Lease: s.cfg.Lease, Alone: s.cfg.Alone}
+	p := store.LeadParams{Holder: s.holder, Lease: s.cfg.Lease, Alone: s.cfg.Alone && !st.begun}
 	for _, name := range slices.Sorted(maps.Keys(st.manifest.Schedules)) {
 		p.Schedules = append(p.Schedules, store.ScheduleSpec{Name: name, Spec: st.manifest.Schedules[name].Definition()})
 	}
@@ -153,6 +154,7 @@ func (s *Scheduler) lead(ctx context.Context) error {
 		}
 		return err
 	}
+	st.begun = true
 	if !answer.Now.IsZero() {
 		st.stored, st.heard = answer.Now, time.Now()
 	}

@@ -42,8 +42,9 @@ type Config struct {
 	// it is another.
 	Manifest func() *manifest.Manifest
 	Lease    time.Duration // 0 is DefaultLease; 1s to 1h
-	// Alone says that no other process uses the database: what an earlier one led
-	// is taken over at once.
+	// Alone says that no other process leads schedules of the database when this
+	// one begins: what an earlier one led is taken over at once. Later it takes only
+	// what is free, like any other.
 	Alone   bool
 	Logger  *slog.Logger       // default discards
 	Metrics *metrics.Schedules // nil records nothing

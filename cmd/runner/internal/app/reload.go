@@ -35,6 +35,9 @@ func (s *Server) Reload(ctx context.Context) bool {
 		}
 	}
 	s.current.Store(next.Manifest)
+	if s.scheduler != nil {
+		s.scheduler.Kick()
+	}
 	var changed []string
 	for _, name := range slices.Sorted(maps.Keys(next.Guests)) {
 		if next.Guests[name] != s.loaded.Guests[name] {

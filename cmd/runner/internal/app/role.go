@@ -10,12 +10,13 @@ import (
 type Role string
 
 const (
-	RoleWorker Role = "worker" // claims runs and works them off, and fires schedules
-	RoleRelay  Role = "relay"  // publishes what an application stages in an outbox
+	RoleWorker    Role = "worker"    // claims runs and works them off
+	RoleScheduler Role = "scheduler" // fires schedules
+	RoleRelay     Role = "relay"     // publishes what an application stages in an outbox
 )
 
 // Roles are all roles, which a process has unless it is told otherwise.
-var Roles = []Role{RoleWorker, RoleRelay}
+var Roles = []Role{RoleWorker, RoleScheduler, RoleRelay}
 
 // ParseRoles reads a list of names. It refuses none, one that nobody knows and
 // one that stands twice.

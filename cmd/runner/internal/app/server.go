@@ -17,6 +17,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/schedule"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/sqlite"
 )
@@ -53,6 +54,8 @@ type Server struct {
 	client   *engine.Client
 	admin    *admin
 	relay    *relay // nil without the role relay, or without an outbox
+
+	scheduler *schedule.Scheduler // nil without the role scheduler
 
 	background  sync.WaitGroup
 	stopTidying context.CancelFunc // nil until it has begun
@@ -120,6 +123,11 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if err = s.newEngine(registry); err != nil {
 		return s, err
 	}
+	if s.has(RoleScheduler) {
+		if err = s.newScheduler(s.counted(registry)); err != nil {
+			return s, err
+		}
+	}
 	if cfg.Outbox != "" && s.has(RoleRelay) {
 		if s.relay, err = openRelay(ctx, relayParams{URL: cfg.Outbox, Client: s.client, Registry: registry, Logger: cfg.Logger}); err != nil {
 			return s, err
@@ -140,6 +148,11 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	}
 	if s.engine != nil {
 		if err = s.engine.Start(ctx); err != nil {
+			return s, err
+		}
+	}
+	if s.scheduler != nil {
+		if err = s.scheduler.Start(); err != nil {
 			return s, err
 		}
 	}
@@ -168,6 +181,14 @@ func (s *Server) load(ctx context.Context, before *Loaded) (*Loaded, error) {
 	return Load(ctx, p)
 }
 
+// counted is registry, or nil where nobody can look: gauges cost queries.
+func (s *Server) counted(registry *prometheus.Registry) prometheus.Registerer {
+	if s.cfg.Listen == "" {
+		return nil
+	}
+	return registry
+}
+
 // newEngine makes the engine of a worker, and otherwise only a client, which
 // knows the manifest as it is now.
 func (s *Server) newEngine(registry *prometheus.Registry) (err error) {
@@ -175,19 +196,17 @@ func (s *Server) newEngine(registry *prometheus.Registry) (err error) {
 		s.client, err = engine.NewClient(engine.ClientConfig{Store: s.store, Current: s.Manifest, Logger: s.cfg.Logger})
 		return err
 	}
-	var counted prometheus.Registerer // nil where nobody can look: gauges cost queries
-	if s.cfg.Listen != "" {
-		counted = registry
-	}
 	s.engine, err = engine.New(engine.Config{
 		Store:      s.store,
 		Deployment: s.loaded.Deployment(),
 		Loader:     s.older,
 		CloseGuest: s.host.CloseGuest,
 		Logger:     s.cfg.Logger,
-		Registerer: counted,
+		Registerer: s.counted(registry),
 		Drain:      s.cfg.Drain,
 		Alone:      s.unlock != nil, // the lock says so
+
+		NoSchedules: true, // they are a role of their own
 	})
 	if err == nil {
 		s.client = s.engine.Client()
@@ -270,6 +289,9 @@ func (s *Server) logStart() {
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	s.cfg.Logger.Info("serve.draining", "fix", "a second signal stops at once")
+	if s.scheduler != nil {
+		s.scheduler.Quiesce() // so that another process leads while attempts finish here
+	}
 	if s.relay != nil {
 		s.relay.relay.Quiesce() // at once; close waits for its batch
 	}
@@ -289,7 +311,7 @@ func (s *Server) Drain(ctx context.Context) error {
 func (s *Server) Stop() error {
 	s.draining.Store(true)
 	if s.engine == nil {
-		return nil // a relay stops within its own patience
+		return nil // the other roles stop within their own patience
 	}
 	return s.engine.Stop()
 }
@@ -306,6 +328,9 @@ func (s *Server) close() error {
 	}
 	if s.relay != nil {
 		errs = append(errs, s.relay.close())
+	}
+	if s.scheduler != nil {
+		errs = append(errs, s.stopScheduler())
 	}
 	if s.engine != nil {
 		errs = append(errs, s.engine.Close())

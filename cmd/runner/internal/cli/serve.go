@@ -55,10 +55,10 @@ and a started run goes on with that module unless its job says on_deploy = "late
 what the application stages there in its own transactions is published from here. It may
 be the queue's database, and several processes may share the work.
 
---roles narrows what the process does: worker claims runs, works them off and fires
-schedules, relay publishes what is staged in the outbox. Without it a process does both.
-One that only relays loads no modules, and does not count as the process that serves a
-SQLite file.
+--roles narrows what the process does: worker claims runs and works them off, scheduler
+fires schedules, relay publishes what is staged in the outbox. Without it a process does
+all of them. One that is no worker loads no modules, and does not count as the process
+that serves a SQLite file.
 
 --listen serves /healthz (the process is alive), /readyz (it takes work: the database
 answers, it holds its lease and nothing is draining) and /metrics (Prometheus). Bind it

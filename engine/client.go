@@ -20,6 +20,8 @@ type (
 	Result        = queue.Result
 	EntryError    = queue.EntryError
 	ConflictError = queue.ConflictError
+	Event         = queue.Event
+	Published     = queue.Published
 	Conflict      = queue.Conflict
 )
 
@@ -106,6 +108,17 @@ func (c *Client) Enqueue(ctx context.Context, r Request) (Result, error) {
 // queue.Queue.EnqueueMany.
 func (c *Client) EnqueueMany(ctx context.Context, requests []Request) ([]Result, error) {
 	return c.queue.EnqueueMany(ctx, requests)
+}
+
+// Publish publishes an event and wakes the runs that wait for it. See
+// queue.Queue.Publish for its errors.
+func (c *Client) Publish(ctx context.Context, e Event) (Published, error) {
+	return c.queue.Publish(ctx, e)
+}
+
+// Events lists what was published and has not expired, newest first.
+func (c *Client) Events(ctx context.Context, p store.ListEventsParams) ([]job.Event, error) {
+	return c.queue.Events(ctx, p)
 }
 
 // Get returns one run with input and output. Errors: X_JOB_NOT_FOUND.

@@ -21,6 +21,11 @@ type Run interface {
 	Pass(d time.Duration)
 	// Enqueued is what the run has enqueued and what is committed, in order.
 	Enqueued(tb testing.TB) []abi.EnqueueParams
+	// Publish publishes an event as someone else does.
+	Publish(tb testing.TB, e abi.PublishParams)
+	// Children says how invoked children end from now on: each does when the run
+	// has suspended for it.
+	Children(end func(child abi.EnqueueParams) ([]byte, *abi.Failure))
 }
 
 // RunParams is what TestCalls asks of a run. In its engine there is a job
@@ -33,7 +38,8 @@ type RunParams struct {
 // TestCalls runs every case of the contract that concerns a run's memory over
 // an engine's Calls. start makes a run that has not been claimed, each time in
 // a store of its own or under a name of its own. Of the optional functions it
-// checks only that those which Features does not announce say so.
+// checks that those which Features does not announce say so, and of the others
+// that they keep the contract.
 func TestCalls(t *testing.T, start func(tb testing.TB, p RunParams) Run) {
 	for _, c := range []struct {
 		name string
@@ -65,6 +71,17 @@ func TestCalls(t *testing.T, start func(tb testing.TB, p RunParams) Run) {
 		{"a replay that takes another path is reported", diverges},
 		{"the end of the context is passed on", ends},
 		{"what is not announced is unsupported", optional},
+		{"an event ends a wait, for ever", waitEnds},
+		{"a wait that timed out has, whatever comes later", waitTimesOut},
+		{"an event from before the first wait does not count", waitBegins},
+		{"waits for the same get an event each, in order", waitGoesOn},
+		{"a wait takes events of its key", waitKey},
+		{"an event commits with its step", publishInside},
+		{"an event between steps is published once", publishOutside},
+		{"an invoke answers how its children ended", invokes},
+		{"an invoke keeps to its limit", invokesLimited},
+		{"an invoke of an unknown job starts none", invokeUnknown},
+		{"nothing waits inside a step", waitInside},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.test(&callsTest{T: t, start: func(p RunParams) Run { return start(t, p) }})

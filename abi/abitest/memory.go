@@ -205,6 +205,13 @@ func (m *Memory) Now() time.Time {
 	return m.clock
 }
 
+// Deliver publishes an event as someone else does, now.
+func (m *Memory) Deliver(e abi.PublishParams) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.deliver(e.Topic, e.Key, e.Payload)
+}
+
 // Start is the clock at the run's first claim.
 func (m *Memory) Start() time.Time { return m.cfg.Start }
 

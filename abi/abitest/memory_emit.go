@@ -52,13 +52,18 @@ func (m *Memory) commit(sent []Sent) {
 		if s.Topic == "" {
 			continue
 		}
-		now := m.clock.Sub(m.cfg.Start)
-		at := slices.IndexFunc(m.events, func(e Event) bool { return e.After > now })
-		if at < 0 {
-			at = len(m.events)
-		}
-		m.events = slices.Insert(m.events, at, Event{Topic: s.Topic, Key: s.Key, Payload: s.Payload, After: now})
+		m.deliver(s.Topic, s.Key, s.Payload)
 	}
+}
+
+// deliver puts an event after those that have come.
+func (m *Memory) deliver(topic, key string, payload []byte) {
+	now := m.clock.Sub(m.cfg.Start)
+	at := slices.IndexFunc(m.events, func(e Event) bool { return e.After > now })
+	if at < 0 {
+		at = len(m.events)
+	}
+	m.events = slices.Insert(m.events, at, Event{Topic: topic, Key: key, Payload: payload, After: now})
 }
 
 // Enqueue implements abi.Emitter.

@@ -17,6 +17,7 @@ type Store interface {
 	store.Auditor
 	store.Claimer
 	store.Enqueuer
+	store.Events
 	store.Pauser
 	store.Settler
 	store.Steps
@@ -44,6 +45,7 @@ type Queue struct {
 	enqueues batcher[store.EnqueueParams, store.EnqueueResult]
 	settles  batcher[store.SettleParams, store.SettleResult]
 	steps    batcher[store.StepParams, store.StepResult]
+	events   batcher[store.EventParams, store.EventResult]
 
 	// Instead of the latter two, with a store.Recorder.
 	together bool
@@ -78,6 +80,11 @@ func New(cfg Config) *Queue {
 		q.together = true
 		q.records = batcher[record, recorded]{write: q.recordInto(to), size: recordSize, observe: func(int) {}, outlasts: mendable}
 	}
+	q.events = batcher[store.EventParams, store.EventResult]{
+		write:   q.store.Publish,
+		size:    func(p *store.EventParams) int { return len(p.Payload) },
+		observe: func(n int) { q.metrics.Batch("publish", n) },
+	}
 	return q
 }
 
@@ -90,6 +97,9 @@ func (q *Queue) Wait(ctx context.Context) error {
 		return err
 	}
 	if err := q.records.wait(ctx); err != nil {
+		return err
+	}
+	if err := q.events.wait(ctx); err != nil {
 		return err
 	}
 	return q.enqueues.wait(ctx)

@@ -50,6 +50,9 @@ func stepSize(p *store.StepParams) int {
 	for i := range p.Enqueue {
 		n += len(p.Enqueue[i].Input)
 	}
+	for i := range p.Publish {
+		n += len(p.Publish[i].Payload)
+	}
 	return n
 }
 
@@ -57,6 +60,11 @@ func settleSize(p *store.SettleParams) int {
 	n := len(p.Output)
 	if p.Step != nil {
 		n += stepSize(p.Step)
+	}
+	if p.Invoke != nil {
+		for i := range p.Invoke.Start {
+			n += len(p.Invoke.Start[i].Run.Input)
+		}
 	}
 	return n
 }

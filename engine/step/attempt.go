@@ -21,6 +21,8 @@ type Queue interface {
 	SaveStep(ctx context.Context, p store.StepParams) (store.StepResult, error)
 	Prepare(requests []queue.Request) ([]store.EnqueueParams, error)
 	FindLive(ctx context.Context, p *store.EnqueueParams) (string, error)
+	PendingEvent(ctx context.Context, p store.WaitParams) (bool, error)
+	Retention(jobName string) time.Duration
 }
 
 // Params describe the attempt. Nothing in them changes after New.
@@ -36,6 +38,8 @@ type Params struct {
 	Compensates bool
 	// StepTimeout cuts a step that takes longer; 0 is no limit.
 	StepTimeout time.Duration
+	// EventKeep is how long what the run publishes is kept.
+	EventKeep time.Duration
 	// Claimed is this process's clock when the claim was answered.
 	Claimed time.Time
 	// Cancel ends the attempt's context.
@@ -64,8 +68,10 @@ type Attempt struct {
 	unwind *unwinding // nil while the run goes forward
 
 	open     openStep
-	clock    time.Time // the run's
-	enqueues map[string]int
+	clock    time.Time                    // the run's
+	sends    map[string]int               // by what they begin with
+	places   map[subject]int64            // where waits go on
+	children int                          // records of live ones
 	progress atomic.Pointer[job.Progress] // read from outside while the guest runs
 	logged   int                          // bytes, as abi.MaxLog counts them
 	ceiling  ceiling
@@ -92,7 +98,8 @@ type openStep struct {
 	unsure   bool // its end was written and the answer lost: it may be recorded
 	began    time.Time
 	enqueue  []store.EnqueueParams
-	bytes    int // of enqueue
+	publish  []store.EventParams
+	bytes    int // of both
 }
 
 var _ abi.Calls = (*Attempt)(nil)
@@ -123,6 +130,9 @@ func (a *Attempt) Hydrate(ctx context.Context) error {
 		if all[i].replays() {
 			a.unvisited++
 		}
+		if steps[i].Kind == job.KindInvoke && steps[i].Status == job.StepWaiting {
+			a.children++
+		}
 	}
 	a.count = len(steps)
 	if a.p.Compensates {
@@ -133,10 +143,11 @@ func (a *Attempt) Hydrate(ctx context.Context) error {
 
 // Features are the optional functions that this memory serves.
 func (a *Attempt) Features() abi.Features {
+	f := abi.FeatureInvoke | abi.FeaturePublish | abi.FeatureWaitEvent
 	if a.p.Compensates {
-		return abi.FeatureCompensate
+		f |= abi.FeatureCompensate
 	}
-	return 0
+	return f
 }
 
 // Replaying reports whether the guest is still on ground that an earlier

@@ -55,6 +55,7 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 		Module:  a.pin(),
 		New:     a.open.fresh,
 		Enqueue: a.open.enqueue,
+		Publish: a.open.publish,
 	})
 	if err != nil {
 		a.open.unsure = true
@@ -152,10 +153,16 @@ func (r *Retry) Error() string {
 	return fmt.Sprintf("step %q is to be tried again: %s", r.Step, r.Failure.Message)
 }
 
-// Suspend is the error that unwinds a guest which waits. Record goes into the
-// settle.
+// Suspend is the error that unwinds a guest which waits: for a time or an event,
+// with a Record, or for children, with Invoke. They go into the settle.
 type Suspend struct {
 	Record *store.StepParams
+	Invoke *store.InvokeParams
 }
 
-func (s *Suspend) Error() string { return fmt.Sprintf("suspended in %q", s.Record.Name) }
+func (s *Suspend) Error() string {
+	if s.Record == nil {
+		return "suspended in an invoke"
+	}
+	return fmt.Sprintf("suspended in %q", s.Record.Name)
+}

@@ -55,14 +55,6 @@ func (a *Attempt) Enqueue(ctx context.Context, runs []abi.EnqueueParams) ([]abi.
 	return a.enqueueOutside(ctx, runs)
 }
 
-// Publish is not served yet.
-func (a *Attempt) Publish(context.Context, abi.PublishParams) error { return unsupported() }
-
-// Invoke is not served yet.
-func (a *Attempt) Invoke(context.Context, []abi.EnqueueParams, int) ([]abi.InvokeResult, time.Time, error) {
-	return nil, time.Time{}, unsupported()
-}
-
 // prepare checks runs by the rules of every enqueue. A bad one is the guest's
 // to handle.
 func (a *Attempt) prepare(runs []abi.EnqueueParams) ([]store.EnqueueParams, error) {
@@ -144,7 +136,7 @@ func (a *Attempt) deduped(ctx context.Context, results []store.EnqueueResult) {
 
 // enqueueOutside is a step of its own.
 func (a *Attempt) enqueueOutside(ctx context.Context, runs []abi.EnqueueParams) ([]abi.EnqueueResult, error) {
-	name := a.enqueueName(runs[0].Job)
+	name := a.sendName("enqueue:", runs[0].Job)
 	if err := a.enter(ctx, abi.FuncEnqueue, name); err != nil {
 		return nil, err
 	}
@@ -175,13 +167,14 @@ func (a *Attempt) enqueueOutside(ctx context.Context, runs []abi.EnqueueParams) 
 	return results, nil
 }
 
-// enqueueName numbers the calls that begin with a run of that job, from 1.
-func (a *Attempt) enqueueName(jobName string) string {
-	if a.enqueues == nil {
-		a.enqueues = make(map[string]int)
+// sendName numbers the calls of a kind that are about the same, from 1.
+func (a *Attempt) sendName(kind, about string) string {
+	if a.sends == nil {
+		a.sends = make(map[string]int)
 	}
-	a.enqueues[jobName]++
-	return "enqueue:" + jobName + ":" + strconv.Itoa(a.enqueues[jobName])
+	name := kind + about
+	a.sends[name]++
+	return name + ":" + strconv.Itoa(a.sends[name])
 }
 
 // enqueuedBytes is about what an entry of such a record takes: {"id":"…"}.

@@ -36,6 +36,7 @@ type kitRun struct {
 	run    job.Run
 	ref    job.Ref
 	memory *step.Attempt
+	end    func(abi.EnqueueParams) ([]byte, *abi.Failure) // of children
 }
 
 func newKitRun(tb testing.TB, p abitest.RunParams) *kitRun {
@@ -76,7 +77,7 @@ func (k *kitRun) Begin(tb testing.TB) abi.Calls {
 	k.ref = job.Ref{RunID: k.run.ID, Worker: worker, Claim: k.run.Claims}
 	k.memory = step.New(step.Params{
 		Queue: k.queue, Run: &k.run, Ref: k.ref, Module: "digest", Claimed: time.Now(),
-		Cancel: func(error) {}, Logger: slog.New(slog.DiscardHandler),
+		EventKeep: time.Hour, Cancel: func(error) {}, Logger: slog.New(slog.DiscardHandler),
 		Final: func(f abi.Failure) bool {
 			return f.Kind == abi.FailTerminal || f.Kind != abi.FailRateLimited && k.run.Attempt >= k.run.MaxAttempts
 		},
@@ -94,7 +95,7 @@ func (k *kitRun) End(tb testing.TB, out abi.Outcome) {
 	var again *step.Retry
 	switch {
 	case errors.As(out.Err, &suspend):
-		p.Outcome, p.To, p.Step = job.Slept, job.Suspended, suspend.Record
+		p.Outcome, p.To, p.Step, p.Invoke = job.Slept, job.Suspended, suspend.Record, suspend.Invoke
 	case errors.As(out.Err, &again):
 		p.Step = again.Record
 		if again.Failure.Kind == abi.FailRateLimited {
@@ -107,7 +108,44 @@ func (k *kitRun) End(tb testing.TB, out abi.Outcome) {
 	if err != nil || !res.Landed {
 		tb.Fatalf("the settle answered %+v, %v", res, err)
 	}
+	if p.Invoke != nil {
+		k.endChildren(tb)
+	}
 }
+
+// endChildren runs the children that are due.
+func (k *kitRun) endChildren(tb testing.TB) {
+	tb.Helper()
+	ctx := context.Background()
+	k.workers++
+	worker := fmt.Sprint("w", k.workers)
+	if err := k.db.Register(ctx, store.RegisterParams{ID: worker, Lease: time.Minute}); err != nil {
+		tb.Fatal(err)
+	}
+	res, err := k.db.Claim(ctx, store.ClaimParams{Worker: worker, Queues: []store.QueueLimit{{Queue: "elsewhere", Limit: 1000}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, r := range res.Runs {
+		p := store.SettleParams{Ref: job.Ref{RunID: r.ID, Worker: worker, Claim: r.Claims}, Outcome: job.Completed, To: job.Done, Parent: r.Parent}
+		output, f := k.end(abi.EnqueueParams{Job: r.Job, Input: r.Input, Key: r.Key})
+		if p.Output = output; f != nil {
+			p.Outcome, p.To, p.Error = job.DeadLettered, job.Dead, &job.Failure{Code: f.Code, Message: f.Message, Fix: f.Fix}
+		}
+		if res, err := k.queue.Settle(ctx, p); err != nil || !res.Landed {
+			tb.Fatalf("the child's settle answered %+v, %v", res, err)
+		}
+	}
+}
+
+func (k *kitRun) Publish(tb testing.TB, e abi.PublishParams) {
+	tb.Helper()
+	if _, err := k.queue.Publish(context.Background(), queue.Event{Topic: e.Topic, Key: e.Key, Payload: e.Payload}); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func (k *kitRun) Children(end func(abi.EnqueueParams) ([]byte, *abi.Failure)) { k.end = end }
 
 func (k *kitRun) Pass(d time.Duration) { k.passed.Add(int64(d)) }
 

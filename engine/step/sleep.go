@@ -2,6 +2,7 @@ package step
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -30,9 +31,7 @@ func (a *Attempt) SleepUntil(ctx context.Context, name string, t time.Time) (tim
 func (a *Attempt) sleep(ctx context.Context, fn string, d time.Duration, first store.StepParams) (time.Time, error) {
 	name := first.Name
 	if a.open.name != "" {
-		return time.Time{}, &abi.Refusal{Code: abi.CodeOutsideStepOnly, Failure: abi.Failure{
-			Kind: abi.FailTerminal, Message: "a sleep was asked for inside step \"" + a.open.name + "\"", Fix: "sleep between steps",
-		}}
+		return time.Time{}, outsideOnly("a sleep", "sleep", a.open.name)
 	}
 	if d > abi.MaxSleep {
 		return time.Time{}, &abi.Refusal{Code: abi.CodeLimit}
@@ -54,12 +53,14 @@ func (a *Attempt) sleep(ctx context.Context, fn string, d time.Duration, first s
 		first = store.StepParams{Name: name, WakeAt: r.WakeAt}
 	}
 	first.Kind, first.Status, first.Module = job.KindSleep, job.StepSleeping, a.p.Module
-	return time.Time{}, &Suspend{&first}
+	return time.Time{}, &Suspend{Record: &first}
 }
 
-// WaitEvent is not served yet.
-func (a *Attempt) WaitEvent(context.Context, abi.WaitParams) ([]byte, time.Time, error) {
-	return nil, time.Time{}, unsupported()
+// outsideOnly refuses what cannot be done while a step is open.
+func outsideOnly(what, verb, step string) error {
+	return &abi.Refusal{Code: abi.CodeOutsideStepOnly, Failure: abi.Failure{
+		Kind: abi.FailTerminal, Message: fmt.Sprintf("%s was asked for inside step %q", what, step), Fix: verb + " between steps",
+	}}
 }
 
 // SQL is not served yet.

@@ -49,6 +49,11 @@ func (a *attempt) write(v verdict, took time.Duration) {
 		a.finish()
 		return
 	}
+	if p := &v.params; p.To.Terminal() {
+		p.Parent = a.run.Parent
+		// Who did not come as far as reading the history cannot know.
+		p.Invoked = p.Invoked || a.run.Steps > 0 && !v.read
+	}
 	a.w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
 		a.settled(v, res, err, took)
 	})

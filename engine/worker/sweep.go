@@ -96,7 +96,16 @@ func (w *Worker) purge(ctx context.Context) error {
 		}
 		w.cfg.Metrics.Purged(n)
 		if n < sweepLimit {
-			return nil
+			break
+		}
+	}
+	for ctx.Err() == nil {
+		n, err := w.cfg.Store.PurgeEvents(ctx, sweepLimit)
+		if err != nil {
+			return err
+		}
+		if n < sweepLimit {
+			break
 		}
 	}
 	return nil

@@ -21,6 +21,7 @@ type verdict struct {
 	// abandon says that nothing is written: the run is someone else's now.
 	abandon bool
 	stop    retry.StopReason
+	read    bool  // the run's history was
 	err     error // cause for the log, beside params.Error
 }
 
@@ -68,6 +69,7 @@ func (v verdict) pinned(in judgement) verdict {
 	v.params.Module = in.module
 	if in.memory != nil {
 		v.params.Progress = in.memory.LastProgress()
+		v.params.Invoked, v.read = in.memory.LiveChildren(), true
 	}
 	return v
 }
@@ -119,7 +121,7 @@ func (a *attempt) undisturbed(in judgement) verdict {
 	var suspend *step.Suspend
 	if errors.As(in.outcome.Err, &suspend) {
 		return verdict{params: store.SettleParams{
-			Ref: a.ref, Outcome: job.Slept, To: job.Suspended, Step: suspend.Record,
+			Ref: a.ref, Outcome: job.Slept, To: job.Suspended, Step: suspend.Record, Invoke: suspend.Invoke,
 		}}
 	}
 	var again *step.Retry

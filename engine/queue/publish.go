@@ -42,7 +42,7 @@ type Published struct {
 // Errors: X_INVALID, X_ID_INVALID, and the store's. One that is store.ErrUnknown
 // may have published it: a caller who named an ID may repeat it.
 func (q *Queue) Publish(ctx context.Context, e Event) (Published, error) {
-	p, err := prepareEvent(e)
+	p, err := PrepareEvent(e)
 	if err != nil {
 		return Published{}, err
 	}
@@ -56,8 +56,9 @@ func (q *Queue) Publish(ctx context.Context, e Event) (Published, error) {
 	return Published{ID: p.ID, Seq: res.Seq, At: res.At, Woken: res.Woken, Deduped: res.Deduped && e.ID != ""}, nil
 }
 
-// prepareEvent checks an event and fills in what it leaves out.
-func prepareEvent(e Event) (store.EventParams, error) {
+// PrepareEvent checks an event and turns it into what a store publishes.
+// Errors: X_INVALID, X_ID_INVALID.
+func PrepareEvent(e Event) (store.EventParams, error) {
 	if _, err := wire.Name(abi.FuncPublish, []byte(e.Topic)); err != nil {
 		return store.EventParams{}, invalid("the topic %q is none: it has 1 to %d bytes of UTF-8, without control characters", clip(e.Topic, 64), abi.MaxName)
 	}

@@ -6,11 +6,13 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -21,8 +23,15 @@ const CodeTryEndless = "X_TRY_ENDLESS"
 type TryParams struct {
 	Manifest string // path
 	Request  engine.Request
+	Events   []TryEvent
 	Getenv   func(string) string
 	Logger   *slog.Logger // what the handler logs
+}
+
+// TryEvent is published by someone else, After the run was enqueued.
+type TryEvent struct {
+	After time.Duration
+	engine.Event
 }
 
 // Tried is a run with everything that happened to it.
@@ -78,6 +87,9 @@ func Try(ctx context.Context, p TryParams) (tried []Tried, err error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := s.schedule(p.Events); err != nil {
+		return nil, err
+	}
 	if err := e.Start(ctx); err != nil {
 		return nil, err
 	}
@@ -94,6 +106,22 @@ func Try(ctx context.Context, p TryParams) (tried []Tried, err error) {
 		}
 	}
 	return family(ctx, e.Client(), root.ID)
+}
+
+// schedule has events published when the clock gets there.
+func (s *virtualStore) schedule(events []TryEvent) error {
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range events {
+		params, err := queue.PrepareEvent(e.Event)
+		if err != nil {
+			return err
+		}
+		s.events = append(s.events, virtualEvent{now.Add(e.After), params})
+	}
+	slices.SortStableFunc(s.events, func(a, b virtualEvent) int { return a.at.Compare(b.at) })
+	return nil
 }
 
 // tryHost is a host that keeps compiled modules where serve does, if that can be

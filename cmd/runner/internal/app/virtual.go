@@ -51,6 +51,23 @@ type virtualStore struct {
 	wake    func(queue string)
 	idle    chan struct{} // closed once nothing will happen any more
 	over    bool          // idle is closed because of maxJumps
+	events  []virtualEvent
+}
+
+// virtualEvent is published when the clock gets there.
+type virtualEvent struct {
+	at     time.Time
+	params store.EventParams
+}
+
+// nextEvent takes the event that comes next, if it comes no later than due, or
+// due is never. With mu held.
+func (s *virtualStore) nextEvent(due time.Time) (e virtualEvent, ok bool) {
+	if len(s.events) == 0 || !due.IsZero() && s.events[0].at.After(due) {
+		return e, false
+	}
+	e, s.events = s.events[0], s.events[1:]
+	return e, true
 }
 
 func newVirtualStore(s store.Store, c *virtualClock) *virtualStore {
@@ -67,8 +84,15 @@ func (s *virtualStore) Claim(ctx context.Context, p store.ClaimParams) (store.Cl
 	s.running += len(r.Runs)
 	wake := s.wake
 	jump := s.running == 0 && !r.WorkerGone
+	var event virtualEvent
+	published := false
+	if jump {
+		event, published = s.nextEvent(r.NextDue)
+	}
 	switch {
 	case !jump:
+	case published:
+		s.clock.advance(event.at)
 	case r.NextDue.IsZero():
 		s.end(false)
 		jump = false
@@ -80,6 +104,11 @@ func (s *virtualStore) Claim(ctx context.Context, p store.ClaimParams) (store.Cl
 		s.clock.advance(r.NextDue)
 	}
 	s.mu.Unlock()
+	if published {
+		if _, err := s.Store.Publish(ctx, []store.EventParams{event.params}); err != nil {
+			return r, err
+		}
+	}
 	if jump && wake != nil {
 		wake("")
 	}

@@ -14,6 +14,7 @@ func commands(e *env) []*cobra.Command {
 		newSchedules(e),
 		newWorkers(e),
 		newAudit(e),
+		newEvents(e),
 		newOutbox(e),
 		newMigrate(e),
 		newModules(e),

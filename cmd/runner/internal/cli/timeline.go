@@ -116,13 +116,34 @@ func stepEvent(s job.Step, show func([]byte) json.RawMessage) event {
 	case job.StepSleeping:
 		e.took = 0
 		e.detail = "until " + instant(s.WakeAt)
+	case job.StepWaiting:
+		e.took = 0
+		if s.Kind == job.KindWait {
+			e.detail = "until " + instant(s.WakeAt)
+		}
 	default:
 		e.detail = failureText(s.Error)
+	}
+	switch s.Kind {
+	case job.KindWait:
+		e.detail = join("for "+subject(s), e.detail)
+	case job.KindInvoke:
+		if s.Child != "" {
+			e.detail = join("run "+s.Child, e.detail)
+		}
 	}
 	if s.Attempts > 0 {
 		e.detail = join(fmt.Sprintf("%d failed", s.Attempts), e.detail)
 	}
 	return e
+}
+
+// subject is what a wait is for.
+func subject(s job.Step) string {
+	if s.EventKey == "" {
+		return s.Topic
+	}
+	return s.Topic + " " + s.EventKey
 }
 
 func failureText(f job.Failure) string {

@@ -19,6 +19,7 @@ const codeTryTimeout = "X_TRY_TIMEOUT"
 func newTry(e *env) *cobra.Command {
 	var (
 		file, input, key, tenant string
+		events                   string
 		logs                     bool
 		timeout                  time.Duration
 	)
@@ -30,10 +31,14 @@ Nothing is written and no server is needed. The clock is virtual: sleeps, delays
 retry backoffs take no time, however long they are. Everything else is real: the module
 is loaded and granted what jobs.toml says, and its steps do what they do.
 
+An event that the run waits for comes from --events, a file of JSON lines that say when,
+on the same clock; without one, a wait times out. Children that the run invokes run too.
+
 The exit code is 0 if the run ended done, 1 if it ended otherwise: a test for CI.`,
 		Example: `  runner try onboard-org --input '{"orgId":"acme","plan":"team"}'
   runner try onboard-org --input @testdata/org.json --json
-  runner try import-row --input - --logs < row.json`,
+  runner try import-row --input - --logs < row.json
+  runner try approve-order --input @order.json --events events.jsonl`,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: e.completeJob,
 		GroupID:           groupWork,
@@ -44,10 +49,15 @@ The exit code is 0 if the run ended done, 1 if it ended otherwise: a test for CI
 	f.StringVar(&input, "input", "", "the input: JSON, @FILE, or - for stdin (default null)")
 	f.StringVar(&key, "key", "", "the idempotency key, instead of the one jobs.toml makes")
 	f.StringVar(&tenant, "tenant", "", "the tenant; must agree with the one jobs.toml makes")
+	f.StringVar(&events, "events", "", "events to come: a file of lines as {\"after\":\"2h\",\"topic\":\"approval\",\"key\":\"o-1\",\"data\":true}")
 	f.BoolVar(&logs, "logs", false, "print what the handler and the runner log on stderr")
 	durationVar(f, &timeout, "timeout", 5*time.Minute, "give up after this long, in real time")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		in, err := e.readInput(input)
+		if err != nil {
+			return err
+		}
+		come, err := readEvents(events)
 		if err != nil {
 			return err
 		}
@@ -59,7 +69,7 @@ The exit code is 0 if the run ended done, 1 if it ended otherwise: a test for CI
 		ctx, cancel := context.WithTimeoutCause(ctx, timeout, late)
 		defer cancel()
 		tried, err := app.Try(ctx, app.TryParams{
-			Manifest: file, Getenv: e.Getenv, Logger: logger,
+			Events: come, Manifest: file, Getenv: e.Getenv, Logger: logger,
 			Request: engine.Request{Job: args[0], Input: in, Key: key, Tenant: tenant, EnqueuedBy: "try"},
 		})
 		if err != nil {

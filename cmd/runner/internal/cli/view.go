@@ -98,6 +98,9 @@ type stepView struct {
 	StartedAt  time.Time       `json:"started_at,omitzero"`
 	FinishedAt time.Time       `json:"finished_at,omitzero"`
 	WakeAt     time.Time       `json:"wake_at,omitzero"`
+	Topic      string          `json:"topic,omitempty"`
+	EventKey   string          `json:"event_key,omitempty"`
+	Child      string          `json:"child,omitempty"`
 	Output     json.RawMessage `json:"output,omitempty"`
 	Error      *job.Failure    `json:"error,omitempty"`
 }
@@ -113,7 +116,7 @@ func viewHistory(h history, show func([]byte) json.RawMessage) historyView {
 	for _, s := range h.steps {
 		v.History = append(v.History, stepView{
 			Name: s.Name, Kind: s.Kind, Status: s.Status, Failures: s.Attempts, StartedAt: s.StartedAt,
-			FinishedAt: s.FinishedAt, WakeAt: s.WakeAt, Output: show(s.Output), Error: viewFailure(s.Error),
+			FinishedAt: s.FinishedAt, WakeAt: s.WakeAt, Topic: s.Topic, EventKey: s.EventKey, Child: s.Child, Output: show(s.Output), Error: viewFailure(s.Error),
 		})
 	}
 	for _, a := range h.audit {

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+func newEvents(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Publish events that runs wait for, and list them",
+		Long: `An event is a payload on a topic, with a key that says what it is about. A run that
+waits for the topic (and for the key, if it names one) goes on in the commit that
+publishes the event, which is its wait's answer. Events are kept, for a week unless
+--keep says otherwise, for waits of a run that go on where an earlier one ended.`,
+		Example: `  runner events publish approval --key order-1042 --data '{"approved":true}'
+  runner events ls --topic approval`,
+		GroupID: groupOperate,
+	}
+	return e.group(cmd, newEventsPublish(e), newEventsLs(e))
+}
+
+// eventView is an event as JSON.
+type eventView struct {
+	Seq         int64           `json:"seq"`
+	ID          string          `json:"id"`
+	Topic       string          `json:"topic"`
+	Key         string          `json:"key,omitempty"`
+	Data        json.RawMessage `json:"data,omitempty"`
+	Run         string          `json:"run,omitempty"`
+	By          string          `json:"by,omitempty"`
+	PublishedAt time.Time       `json:"published_at,omitzero"`
+	ExpiresAt   time.Time       `json:"expires_at,omitzero"`
+}
+
+// publishedView is the answer to a publish.
+type publishedView struct {
+	ID      string `json:"id"`
+	Seq     int64  `json:"seq"`
+	Woken   int    `json:"woken"`
+	Deduped bool   `json:"deduped,omitempty"`
+}
+
+func newEventsPublish(e *env) *cobra.Command {
+	var ev engine.Event
+	var data string
+	cmd := &cobra.Command{
+		Use:   "publish TOPIC",
+		Short: "Publish an event",
+		Long: `Publish an event, and print its id. No server is needed: a run that waits for it is made
+ready in the same commit, and goes on when a worker takes it.
+
+With --id, publishing again after an answer that was lost publishes nothing.`,
+		Example: `  runner events publish approval --key order-1042 --data '{"approved":true}'
+  runner events publish rates-changed --data @rates.json --keep 1h
+  echo '{"paid":true}' | runner events publish paid --key inv-7 --data -`,
+		Args: cobra.ExactArgs(1),
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&ev.Key, "key", "", "what the event is about; waits with another key do not get it")
+	f.StringVar(&data, "data", "", "the payload: JSON, @FILE, or - for stdin (default null)")
+	f.StringVar(&ev.ID, "id", "", "the event's id, a UUID; one that was published before publishes nothing")
+	f.DurationVar(&ev.Keep, "keep", job.DefaultEventKeep, "how long it is kept")
+	f.StringVar(&ev.By, "by", "cli", "who publishes, for the record")
+	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) (err error) {
+		ev.Topic = args[0]
+		if ev.Payload, err = e.readInput(data); err != nil {
+			return err
+		}
+		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
+			p, err := o.client.Publish(ctx, ev)
+			if err != nil {
+				return err
+			}
+			if e.json {
+				return printJSON(e.Stdout, publishedView{ID: p.ID, Seq: p.Seq, Woken: p.Woken, Deduped: p.Deduped})
+			}
+			_, _ = fmt.Fprintln(e.Stdout, p.ID)
+			switch {
+			case p.Deduped:
+				_, _ = fmt.Fprintln(e.Stderr, "it was published already")
+			case p.Woken == 1:
+				_, _ = fmt.Fprintln(e.Stderr, "1 run waited for it")
+			default:
+				_, _ = fmt.Fprintf(e.Stderr, "%d runs waited for it\n", p.Woken)
+			}
+			return nil
+		})
+	})
+	return cmd
+}
+
+func newEventsLs(e *env) *cobra.Command {
+	var p store.ListEventsParams
+	cmd := &cobra.Command{
+		Use:     "ls",
+		Aliases: []string{"list"},
+		Short:   "List events, newest first",
+		Long: `List the events that are kept, newest first. Payloads are redacted by the names of their
+fields, as those of runs are. A page ends after --limit events; --before with the last
+number of a page gives the next.`,
+		Example: `  runner events ls
+  runner events ls --topic approval --key order-1042 --json`,
+		Args: cobra.NoArgs,
+	}
+	t := e.targetFlags(cmd)
+	e.jsonFlag(cmd)
+	f := cmd.Flags()
+	f.StringVar(&p.Topic, "topic", "", "only events on this topic")
+	f.StringVar(&p.Key, "key", "", "only events with this key")
+	f.Int64Var(&p.Before, "before", 0, "only events older than the one of this number")
+	f.IntVar(&p.Limit, "limit", 100, "events to list, at most 1000")
+	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
+			events, err := o.client.Events(ctx, p)
+			if err != nil {
+				return err
+			}
+			if e.json {
+				views := make([]eventView, 0, len(events))
+				for _, ev := range events {
+					views = append(views, eventView{
+						Seq: ev.Seq, ID: ev.ID, Topic: ev.Topic, Key: ev.Key, Data: redact(ev.Payload), Run: ev.Run, By: ev.By,
+						PublishedAt: ev.PublishedAt, ExpiresAt: ev.ExpiresAt,
+					})
+				}
+				return printJSON(e.Stdout, map[string]any{"events": views})
+			}
+			now, err := o.store.Now(ctx)
+			if err != nil {
+				return err
+			}
+			t := table{head: []string{"NUMBER", "TOPIC", "KEY", "AGE", "EXPIRES", "BY", "DATA"}}
+			for _, ev := range events {
+				t.row(fmt.Sprint(ev.Seq), ev.Topic, ev.Key, ago(now, ev.PublishedAt), ago(now, ev.ExpiresAt), ev.By, cut(string(redact(ev.Payload))))
+			}
+			t.print(e.Stdout, e.out, func(_ int, text string) string { return text })
+			if len(events) == p.Limit && len(events) > 0 {
+				_, _ = fmt.Fprintf(e.Stderr, "more: runner events ls --before %d\n", events[len(events)-1].Seq)
+			}
+			return nil
+		})
+	})
+	return cmd
+}

@@ -136,3 +136,8 @@ func ChildLeft(abandoned bool) *job.Failure {
 func ParentEnded(parent string) *job.Failure {
 	return &job.Failure{Code: job.CodeCancelled, Message: "run " + parent + ", which waited for this one, ended"}
 }
+
+// Deleted is why a run that was deleted while it was live ended.
+func Deleted() *job.Failure {
+	return &job.Failure{Code: job.CodeCancelled, Message: "the run was deleted"}
+}

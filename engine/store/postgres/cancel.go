@@ -30,20 +30,8 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (out job.Run, 
 	}
 	var woken []resting
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
-		woken = nil
-		run, err := s.get(ctx, tx, p.ID)
-		if err != nil {
-			return err
-		}
-		// Those who wait for it, and it as one who waits, before its own row.
-		var f family
-		f.add(p.ID, run.Parent)
-		locks := family{parents: append([]string{p.ID}, f.parents...)}
-		if err := s.run(ctx, tx, locks.lock()); err != nil {
-			return err
-		}
 		ended := false
-		if out, ended, err = s.cancelIn(ctx, tx, p.ID, failure, ms(p.Retention)); err != nil {
+		if out, woken, ended, err = s.cancelFamily(ctx, tx, p.ID, failure, ms(p.Retention)); err != nil {
 			return err
 		}
 		if !ended {
@@ -51,14 +39,6 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (out job.Run, 
 				Code:    job.CodeNotCancellable,
 				Message: fmt.Sprintf("run %s is %s already", out.ID, out.State),
 				Fix:     "only a run that has not ended can be cancelled",
-			}
-		}
-		if err := s.leaveChildren(ctx, tx, []string{p.ID}); err != nil {
-			return err
-		}
-		if len(f.ended) > 0 {
-			if err := s.runAll(ctx, tx, f.calls(func(r resting) { woken = append(woken, r) })...); err != nil {
-				return err
 			}
 		}
 		if err := s.notes.in(ctx, tx, queuesOfResting(woken)); err != nil {
@@ -71,6 +51,30 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (out job.Run, 
 	}
 	s.woke(woken)
 	return out, nil
+}
+
+// cancelFamily cancels a run with the children that it waits for, and tells the run
+// that waits for it, which may be ready then. ended is as cancelIn has it.
+func (s *Store) cancelFamily(ctx context.Context, tx pgx.Tx, id string, failure *job.Failure, keep int64) (out job.Run, woken []resting, ended bool, err error) {
+	run, err := s.get(ctx, tx, id)
+	if err != nil {
+		return out, nil, false, err
+	}
+	// Those who wait for it, and it as one who waits, before its own row.
+	var f family
+	f.add(id, run.Parent)
+	locks := family{parents: append([]string{id}, f.parents...)}
+	if err := s.run(ctx, tx, locks.lock()); err != nil {
+		return out, nil, false, err
+	}
+	if out, ended, err = s.cancelIn(ctx, tx, id, failure, keep); err != nil || !ended {
+		return out, nil, ended, err
+	}
+	if err := s.leaveChildren(ctx, tx, []string{id}); err != nil || len(f.ended) == 0 {
+		return out, nil, true, err
+	}
+	err = s.runAll(ctx, tx, f.calls(func(r resting) { woken = append(woken, r) })...)
+	return out, woken, true, err
 }
 
 // cancelIn cancels a run and returns it; ended says whether it was live, and so

@@ -19,16 +19,32 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, 
 	if !ok {
 		return out, errNotFound(p.ID)
 	}
+	var woken []resting
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		woken = nil
 		for range cancelTries {
 			if out, err = s.get(ctx, tx, p.ID); err != nil {
 				return err
 			}
+			was := out.State
 			if !out.State.Removable() {
 				return &abi.Error{
 					Code:    job.CodeNotRemovable,
 					Message: fmt.Sprintf("run %s is %s", out.ID, out.State),
 					Fix:     "cancel it first: runner jobs cancel " + out.ID,
+				}
+			}
+			if out.State.Live() {
+				// Who waits for it hears of it, and who it waits for ends with it.
+				var ended bool
+				if _, woken, ended, err = s.cancelFamily(ctx, tx, p.ID, store.Deleted(), 0); err != nil {
+					return err
+				}
+				if !ended {
+					continue
+				}
+				if err := s.notes.in(ctx, tx, queuesOfResting(woken)); err != nil {
+					return err
 				}
 			}
 			gone := ""
@@ -40,7 +56,10 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, 
 				return err
 			}
 			if gone != "" {
-				out.State = seenState(gone) // it may have changed since it was read
+				// It may have changed since it was read.
+				if out.State = seenState(gone); was.Live() {
+					out.State = was
+				}
 				return s.audit(ctx, tx, store.AuditEntry{
 					By: p.By, Verb: store.AuditDelete, Kind: store.AuditRun, Subject: out.ID, Detail: out.Job + ", " + string(out.State),
 				})
@@ -52,5 +71,6 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, 
 	if err != nil {
 		return job.Run{}, err
 	}
+	s.woke(woken)
 	return out, nil
 }

@@ -24,12 +24,26 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (job.Run, erro
 				Fix:     "cancel it first: runner jobs cancel " + r.ID,
 			}
 		}
+		ended := r.State
+		if r.State.Live() {
+			// Who waits for it hears of it, and who it waits for ends with it.
+			ended = job.Cancelled
+			if err := tx.cancelRun(seq, r.Queue, 0, store.Deleted()); err != nil {
+				return err
+			}
+			if err := tx.endChildren(seq, r.ID); err != nil {
+				return err
+			}
+			if r.Parent != "" {
+				if err := tx.tellParent(r.ID); err != nil {
+					return err
+				}
+			}
+		}
 		if err := tx.deleteRun(seq); err != nil {
 			return err
 		}
-		if r.State.Terminal() {
-			tx.group.count(r.Queue, r.State, -1)
-		}
+		tx.group.count(r.Queue, ended, -1)
 		out = r
 		return tx.audit(store.AuditEntry{By: p.By, Verb: store.AuditDelete, Kind: store.AuditRun, Subject: r.ID, Detail: r.Job + ", " + string(r.State)})
 	})

@@ -281,6 +281,21 @@ var invokeTests = []test{
 			e.wantRecord(parent.ID, "invoke:1", job.StepCompleted, "1")
 		}
 	}},
+	{"a run that is deleted takes its children along, and tells its parent", func(e *env) {
+		parent := e.start("w", store.EnqueueParams{})
+		e.invoke(parent, 0, e.children(parent, 1, nil)...)
+		child := e.claimChild("w")
+		e.invoke(child, 0, store.ChildParams{Name: "invoke:1", Run: e.params(store.EnqueueParams{Queue: "deep", Parent: child.ID})})
+		grandchild := e.record(child.ID, "invoke:1").Child
+		if got, err := e.db.Delete(e.ctx, store.DeleteParams{ID: child.ID}); err != nil || got.State != job.Suspended {
+			e.Fatalf("deleted %+v, %v", got, err)
+		}
+		e.wantState(grandchild, job.Cancelled)
+		e.wantState(parent.ID, job.Ready)
+		if rec := e.wantRecord(parent.ID, "invoke:1", job.StepFailed, ""); rec.Error != *store.Deleted() {
+			e.Errorf("record %+v", rec)
+		}
+	}},
 	{"a running child hears of its parent's end", func(e *env) {
 		parent := e.start("w", store.EnqueueParams{})
 		e.invoke(parent, 0, e.children(parent, 1, nil)...)

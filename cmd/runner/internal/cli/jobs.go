@@ -20,9 +20,9 @@ func newJobs(e *env) *cobra.Command {
 		Long: `Look at the runs in the database and act on them.
 
 A run is one enqueued job with all its attempts; its id never changes. States are
-ready (due now), delayed (due later), running, suspended (asleep, or waiting for an event or
-for children), done, failed
-(gave up, nobody needs to look), dead (gave up, waits for a person) and cancelled.`,
+ready (due now), delayed (due later), running, suspended (asleep, or waiting for an
+event or for children), done, failed (gave up, nobody needs to look), dead (gave up,
+waits for a person) and cancelled.`,
 		Example: `  runner jobs ls --state dead
   runner jobs show 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
   runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e --from-step charge

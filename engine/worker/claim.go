@@ -114,7 +114,7 @@ func (c *claimer) launch(s *session, res store.ClaimResult) {
 		a := newAttempt(c.w, s, r, claimed)
 		holder, busy := res.Busy[r.ID]
 		switch {
-		case !busy && c.w.limit.stray(r):
+		case !busy && c.w.limit.stray(r, c.limits):
 			c.w.handBack(a, false)
 			c.w.wakes.now()
 		case busy && !c.w.hold(a):

@@ -3,6 +3,7 @@ package worker
 import (
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -85,21 +86,26 @@ func (l *limits) limited(queue string) bool {
 
 // stray reports whether a run was claimed without the limits of its job, as one
 // can be whose job is in another queue now. The queue's claims keep to them from
-// now on.
-func (l *limits) stray(r *job.Run) bool {
+// now on. asked is what the claim was asked for.
+func (l *limits) stray(r *job.Run, asked []store.QueueLimit) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	j, ok := l.manifest.Jobs[r.Job]
 	if !ok || !j.Limited() {
 		return false
 	}
-	if q := l.of(r.Queue); q != nil {
-		if _, ok := q.Jobs[r.Job]; ok {
+	for _, a := range asked {
+		if a.Queue != r.Queue || a.Limits == nil {
+			continue
+		}
+		if _, ok := a.Limits.Jobs[r.Job]; ok {
 			return false
 		}
 	}
-	l.strays[r.Queue] = append(l.strays[r.Queue], r.Job)
-	delete(l.queues, r.Queue)
+	if !slices.Contains(l.strays[r.Queue], r.Job) {
+		l.strays[r.Queue] = append(l.strays[r.Queue], r.Job)
+		delete(l.queues, r.Queue)
+	}
 	return true
 }
 

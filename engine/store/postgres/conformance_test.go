@@ -3,9 +3,11 @@ package postgres
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/storetest"
 )
 
@@ -59,4 +61,16 @@ func TestRandomLimits(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		storetest.RandomLimits(t, openDB, seed, 1000)
 	}
+}
+
+func TestHammerLimits(t *testing.T) {
+	d := openWith(t, Config{})
+	stores := []store.Store{d.Store, open(t, d.cfg), open(t, d.cfg)}
+	advance := func(by time.Duration) {
+		d.Advance(by)
+		for _, s := range stores {
+			s.(*Store).claims.reset()
+		}
+	}
+	storetest.HammerLimits(t, stores, advance, 1, 400)
 }

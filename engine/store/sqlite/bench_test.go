@@ -25,3 +25,11 @@ func BenchmarkClaimBeside(b *testing.B) {
 		b.Run(strconv.Itoa(finished), func(b *testing.B) { storetest.BenchClaimBeside(b, openBench, finished) })
 	}
 }
+
+// A claim while so many wait behind one busy key: the figures should not depend
+// on how many.
+func BenchmarkClaimBehind(b *testing.B) {
+	for _, waiting := range []int{0, 100_000} {
+		b.Run(strconv.Itoa(waiting), func(b *testing.B) { storetest.BenchClaimBehind(b, openBench, waiting) })
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/storetest"
 )
 
@@ -94,4 +95,13 @@ func TestRandomLimits(t *testing.T) {
 	for _, seed := range []uint64{1, 2, uint64(time.Now().UnixNano())} {
 		storetest.RandomLimits(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 3000)
 	}
+}
+
+func TestHammerLimits(t *testing.T) {
+	clock := storetest.NewClock()
+	path := filepath.Join(t.TempDir(), "runs.db")
+	stores := []store.Store{
+		open(t, Config{Path: path, Clock: clock.Now}), open(t, Config{Path: path, Clock: clock.Now}),
+	}
+	storetest.HammerLimits(t, stores, clock.Advance, uint64(time.Now().UnixNano()), 300)
 }

@@ -151,7 +151,7 @@ type paused struct {
 func (p *paused) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&p.job, "job", "", "a job, in whichever queue its runs are")
-	f.StringVar(&p.tenant, "tenant", "", "a tenant, in every queue; '' are the runs of none")
+	f.StringVar(&p.tenant, "tenant", "", "a tenant, in every queue")
 	f.StringVar(&p.by, "by", "", "who does it, for the audit (default: the name of the user)")
 }
 

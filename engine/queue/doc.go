@@ -6,6 +6,8 @@
 // HTTP API, Go client, schedule, a guest through Prepare) takes this path, so
 // that validation, identity and attribution cannot differ between them.
 //
+// A single run may begin in this process in the write that enqueues it: see Use.
+//
 // Out: Settle and SaveStep are single fenced writes to their callers, and
 // shared commits to the store: while one batch commits, the next gathers. There
 // is no waiting for a batch to fill and no timer that flushes one.

@@ -14,8 +14,8 @@
 // A run is in the table of its phase, and each move is a DELETE and an INSERT in
 // one statement. So the index that a claim reads holds nothing but due runs, a
 // row is never rewritten in place, and finished runs, however many, are out of
-// the way. Two runs cannot be one: an id is looked for in all three tables after
-// it went into the first, and keys are held in a table of their own. Inputs of
+// the way. Two runs cannot be one: an id that was not minted for the write is looked for in
+// all three tables after it went into the first, and keys are held in a table of their own. Inputs of
 // more than a kilobyte stay where they were first written.
 //
 // # One round trip, many runs

@@ -106,6 +106,7 @@ type Job struct {
 	Compensates bool
 	Concurrency Concurrency
 	Rate        *Rate
+	OnSettled   string        // job that is told how a run ended; "" is none
 	Retention   time.Duration // default 30 days
 	Retry       job.RetryPolicy
 }

@@ -65,6 +65,7 @@ func (l *loader) job(name string, t *table) {
 	j.Priority = t.count("priority", 0, job.MinPriority, job.MaxPriority, "0; lower runs first")
 	j.OnDeploy = OnDeploy(t.choice("on_deploy", string(Pin), string(Pin), string(Latest)))
 	j.Compensates = t.flag("compensates", false)
+	l.onSettled(j, t)
 	j.Retention = t.duration("retention", DefaultRetention, time.Second, longest)
 	j.Retry = l.retry(t)
 	t.close()

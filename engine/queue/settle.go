@@ -66,5 +66,8 @@ func settleSize(p *store.SettleParams) int {
 			n += len(p.Invoke.Start[i].Run.Input)
 		}
 	}
+	for i := range p.Enqueue {
+		n += len(p.Enqueue[i].Input)
+	}
 	return n
 }

@@ -21,6 +21,13 @@ func Bounded(f abi.Failure) job.Failure {
 	}
 }
 
+// WithVerdict adds the runner's verdict to the operator's text of f, which is cut
+// so that the verdict stays.
+func WithVerdict(f abi.Failure, verdict string) abi.Failure {
+	f.Message = cut(f.Message, job.MaxErrorText-len(verdict)) + verdict
+	return f
+}
+
 // cut shortens s to at most n bytes of UTF-8.
 func cut(s string, n int) string {
 	if len(s) <= n {

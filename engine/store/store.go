@@ -240,6 +240,10 @@ type SettleParams struct {
 	// Invoked says that the run may have live children. It is needed with To
 	// terminal only.
 	Invoked bool
+	// Enqueue are runs that commit with the end: only the write that ends the
+	// attempt inserts them, a repeat of it does not. They go in after all ends of
+	// the batch, whose keys they may take.
+	Enqueue []EnqueueParams
 }
 
 // SettleResult answers one SettleParams.
@@ -390,6 +394,10 @@ type ReclaimParams struct {
 	UnwindJobs []string
 	// Retention of buried runs by job; a job not named is kept for ever.
 	Retention map[string]time.Duration
+	// Follow, when not nil, answers the runs that commit with a burial. It is
+	// given the run as it was buried, may be called again after a transaction that
+	// came to nothing, and must not use the store. Its error fails the reclaim.
+	Follow func(job.Run) ([]EnqueueParams, error)
 }
 
 // ReclaimResult names what moved, without Input and Output.

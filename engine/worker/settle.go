@@ -53,6 +53,11 @@ func (a *attempt) write(v verdict, took time.Duration) {
 		p.Parent = a.run.Parent
 		// Who did not come as far as reading the history cannot know.
 		p.Invoked = p.Invoked || a.run.Steps > 0 && !v.read
+		var err error
+		if p.Enqueue, err = a.w.cfg.Queue.Follow(a.run, p.Outcome, p.To, p.Error, p.Output); err != nil {
+			a.settled(v, store.SettleResult{}, err, took)
+			return
+		}
 	}
 	a.w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
 		a.settled(v, res, err, took)

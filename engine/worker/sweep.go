@@ -43,7 +43,12 @@ func (w *Worker) failedRound(event string) func(error, int) {
 
 // reclaim ends the claims of workers whose lease has lapsed.
 func (w *Worker) reclaim(ctx context.Context) error {
-	p := store.ReclaimParams{Limit: sweepLimit, MaxOrphans: w.cfg.MaxOrphans, Retention: map[string]time.Duration{}}
+	p := store.ReclaimParams{
+		Limit: sweepLimit, MaxOrphans: w.cfg.MaxOrphans, Retention: map[string]time.Duration{},
+		Follow: func(r job.Run) ([]store.EnqueueParams, error) {
+			return w.cfg.Queue.Follow(&r, job.Orphaned, r.State, &r.Error, nil)
+		},
+	}
 	for name, j := range w.cfg.Deploy.Manifest().Jobs {
 		p.Retention[name] = j.Retention
 		if !j.Retry.DeadLetter {

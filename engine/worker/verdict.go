@@ -165,7 +165,7 @@ func (a *attempt) failed(j *manifest.Job, memory *step.Attempt, f abi.Failure) v
 		f.Message = "the handler failed without a message"
 	}
 	if d.Stop == retry.Terminal {
-		f.Message += " [terminal: not tried again]"
+		f = step.WithVerdict(f, " [terminal: not tried again]")
 	}
 	failure := step.Bounded(f)
 	v := verdict{stop: d.Stop, params: store.SettleParams{

@@ -43,14 +43,23 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.R
 		return out, err
 	}
 	var woken []resting
+	var entered *entries
+	try := 0
 	err = s.inTx(ctx, func(tx pgx.Tx) (err error) {
+		try++
 		if out, err = s.reclaimIn(ctx, tx, p); err != nil {
 			return err
 		}
 		if woken, err = s.tellOfBuried(ctx, tx, out.Buried); err != nil {
 			return err
 		}
+		if entered, err = s.followBuried(ctx, tx, out.Buried, p.Follow, enqueueModeOf(try)); err != nil {
+			return err
+		}
 		queues := queuesOfResting(woken)
+		if entered != nil {
+			queues = append(queues, entered.queues(entered.all())...)
+		}
 		for _, r := range out.Requeued {
 			queues = append(queues, r.Queue)
 		}
@@ -61,6 +70,9 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.R
 	}
 	s.readied(out.Requeued)
 	s.woke(woken)
+	if entered != nil {
+		s.entered(entered)
+	}
 	return out, nil
 }
 
@@ -143,6 +155,34 @@ func (s *Store) tellOfBuried(ctx context.Context, tx pgx.Tx, buried []job.Run) (
 		}
 	}
 	return woken, s.leaveChildren(ctx, tx, ids)
+}
+
+// followBuried inserts the runs that commit with burials.
+func (s *Store) followBuried(ctx context.Context, tx pgx.Tx, buried []job.Run, of func(job.Run) ([]store.EnqueueParams, error), mode enqueueMode) (*entries, error) {
+	if of == nil {
+		return nil, nil
+	}
+	var all []store.EnqueueParams
+	for i := range buried {
+		runs, err := of(buried[i])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, runs...)
+	}
+	return s.follow(ctx, tx, all, mode)
+}
+
+// follow inserts runs that commit with the ends of others; nil if there are none.
+func (s *Store) follow(ctx context.Context, tx pgx.Tx, runs []store.EnqueueParams, mode enqueueMode) (*entries, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	b, err := newEntries(runs)
+	if err != nil {
+		return nil, err
+	}
+	return b, s.enqueueIn(ctx, tx, b, b.all(), mode)
 }
 
 // bury decides what becomes of a lapsed worker's run, and changes r to it.

@@ -66,7 +66,10 @@ func checkSettles(batch []store.SettleParams) (any bool, err error) {
 		if err := checkInvoke(p); err != nil {
 			return false, err
 		}
-		any = any || p.Step != nil && more(p.Step) || p.Invoke != nil || p.Invoked
+		if _, err := newEntries(p.Enqueue); err != nil {
+			return false, err
+		}
+		any = any || p.Step != nil && more(p.Step) || p.Invoke != nil || p.Invoked || len(p.Enqueue) > 0
 	}
 	return any, nil
 }

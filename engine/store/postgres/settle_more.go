@@ -11,7 +11,8 @@ import (
 )
 
 // settleMore settles a batch of which some entries are more than the end of an
-// attempt: they enqueue or publish, wait for an event, invoke, or leave children.
+// attempt: they enqueue or publish, wait for an event, invoke, leave children, or are
+// followed by runs.
 func (s *Store) settleMore(ctx context.Context, batch []store.SettleParams, out []store.SettleResult) error {
 	var m *settlingMore
 	try := 0
@@ -62,7 +63,7 @@ func (m *settlingMore) run(ctx context.Context) error {
 	if err := m.settle(ctx, held); err != nil {
 		return err
 	}
-	for _, f := range []func(context.Context) error{m.publish, m.restWaits, m.restInvokers, m.leave} {
+	for _, f := range []func(context.Context) error{m.follow, m.publish, m.restWaits, m.restInvokers, m.leave} {
 		if err := f(ctx); err != nil {
 			return err
 		}
@@ -177,6 +178,21 @@ func (m *settlingMore) enter(ctx context.Context, p *store.SettleParams, flush f
 		p.Step = &with
 	}
 	return nil
+}
+
+// follow inserts the runs that commit with the ends, after all of these.
+func (m *settlingMore) follow(ctx context.Context) error {
+	var runs []store.EnqueueParams
+	for i, p := range m.batch {
+		if m.landed[i] {
+			runs = append(runs, p.Enqueue...)
+		}
+	}
+	b, err := m.s.follow(ctx, m.tx, runs, m.mode)
+	if b != nil {
+		m.entered = append(m.entered, b)
+	}
+	return err
 }
 
 // publish publishes what the attempts did, after they have ended: one of them may

@@ -27,38 +27,66 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Recla
 	var out store.ReclaimResult
 	err := s.w.do(ctx, func(tx *tx) error {
 		out = store.ReclaimResult{}
-		lapsed, err := tx.lapsedWorkers()
-		if err != nil {
+		if err := tx.reclaimAll(p, &out); err != nil {
 			return err
 		}
-		left := p.Limit
-		for _, worker := range lapsed {
-			runs, err := tx.runsOf(worker, left)
-			if err != nil {
-				return err
-			}
-			for i := range runs {
-				if err := tx.reclaim(&runs[i], p, &out); err != nil {
-					return err
-				}
-			}
-			left -= len(runs)
-			if left <= 0 {
-				// It may hold more: its row stays for the next reclaim.
-				return nil
-			}
-			q := tx.use(qDeleteWorker)
-			q.text(worker)
-			if err := q.exec(); err != nil {
-				return err
-			}
-		}
-		return nil
+		return tx.follow(out.Buried, p.Follow)
 	})
 	if err != nil {
 		return store.ReclaimResult{}, err
 	}
 	return out, nil
+}
+
+// reclaimAll ends the claims of lapsed workers, within the limit.
+func (t *tx) reclaimAll(p store.ReclaimParams, out *store.ReclaimResult) error {
+	lapsed, err := t.lapsedWorkers()
+	if err != nil {
+		return err
+	}
+	left := p.Limit
+	for _, worker := range lapsed {
+		runs, err := t.runsOf(worker, left)
+		if err != nil {
+			return err
+		}
+		for i := range runs {
+			if err := t.reclaim(&runs[i], p, out); err != nil {
+				return err
+			}
+		}
+		left -= len(runs)
+		if left <= 0 {
+			// It may hold more: its row stays for the next reclaim.
+			return nil
+		}
+		q := t.use(qDeleteWorker)
+		q.text(worker)
+		if err := q.exec(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// follow inserts the runs that commit with burials.
+func (t *tx) follow(buried []job.Run, of func(job.Run) ([]store.EnqueueParams, error)) error {
+	if of == nil {
+		return nil
+	}
+	for i := range buried {
+		runs, err := of(buried[i])
+		if err != nil {
+			return err
+		}
+		if err := checkIDs(runs); err != nil {
+			return err
+		}
+		if _, err := t.enqueue(runs); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (t *tx) lapsedWorkers() ([]string, error) {

@@ -36,17 +36,28 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 		if err := checkInvoke(p); err != nil {
 			return nil, err
 		}
+		if err := checkIDs(p.Enqueue); err != nil {
+			return nil, err
+		}
 	}
 	var out []store.SettleResult
 	err := s.w.do(ctx, func(tx *tx) error {
 		out = make([]store.SettleResult, len(batch))
+		var follow []store.EnqueueParams
 		for i := range batch {
-			var err error
-			if out[i], err = tx.settle(&batch[i]); err != nil {
+			ended, res, err := tx.settle(&batch[i])
+			if err != nil {
 				return err
 			}
+			if out[i] = res; ended {
+				follow = append(follow, batch[i].Enqueue...)
+			}
 		}
-		return nil
+		if len(follow) == 0 {
+			return nil
+		}
+		_, err := tx.enqueue(follow)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -85,23 +96,25 @@ func (t *tx) hold(ref job.Ref) (h held, ok bool, err error) {
 	return h, ok, q.end()
 }
 
-func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
+// settle says, beside the answer, whether this is what ended the attempt.
+func (t *tx) settle(p *store.SettleParams) (ended bool, res store.SettleResult, err error) {
 	h, ok, err := t.hold(p.Ref)
 	if err != nil {
-		return store.SettleResult{}, err
+		return false, store.SettleResult{}, err
 	}
 	if !ok {
-		return t.settledBefore(p.Ref)
+		res, err = t.settledBefore(p.Ref)
+		return false, res, err
 	}
 	var saved store.StepResult
 	if p.Step != nil {
 		if saved, err = t.saveStep(&h, p.Step); err != nil {
-			return store.SettleResult{}, err
+			return false, store.SettleResult{}, err
 		}
 	}
 	if p.Invoke != nil {
 		if err := t.startChildren(&h, p.Invoke, p.Module); err != nil {
-			return store.SettleResult{}, err
+			return false, store.SettleResult{}, err
 		}
 	}
 	runAt := int64(0)
@@ -118,19 +131,19 @@ func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
 		}
 	}
 	if err := t.endRun(&h, p, runAt); err != nil {
-		return store.SettleResult{}, err
+		return false, store.SettleResult{}, err
 	}
 	if err := t.setExtras(&h, p); err != nil {
-		return store.SettleResult{}, err
+		return false, store.SettleResult{}, err
 	}
 	if err := t.leave(h.seq, h.gate, true); err != nil {
-		return store.SettleResult{}, err
+		return false, store.SettleResult{}, err
 	}
 	// A first attempt that completed leaves no record: its run says the same.
 	if p.Ref.Claim != 1 || p.Outcome != job.Completed {
 		err := t.addAttempt(&h, attempt{ref: p.Ref, outcome: p.Outcome, reported: true, runAt: runAt, failure: p.Error})
 		if err != nil {
-			return store.SettleResult{}, err
+			return false, store.SettleResult{}, err
 		}
 	}
 	ready := false
@@ -143,7 +156,7 @@ func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
 		err = t.tellFamily(&h, p)
 	}
 	if err != nil {
-		return store.SettleResult{}, err
+		return false, store.SettleResult{}, err
 	}
 	if ready {
 		runAt = t.now
@@ -153,7 +166,7 @@ func (t *tx) settle(p *store.SettleParams) (store.SettleResult, error) {
 	} else if runAt <= t.now+announce {
 		t.group.wake(h.queue)
 	}
-	return store.SettleResult{Landed: true, RunAt: fromMS(runAt)}, nil
+	return true, store.SettleResult{Landed: true, RunAt: fromMS(runAt)}, nil
 }
 
 // tellFamily gives the end of a run to who waits for it, and to whom it waited

@@ -17,6 +17,7 @@ type model struct {
 	runs    map[string]*modelRun
 	workers map[string]*modelWorker
 	purged  map[string]bool
+	follow  []store.EnqueueParams // of a batch of settles, until followUp
 
 	schedules map[string]*store.Schedule
 }
@@ -253,7 +254,14 @@ func (m *model) settle(p store.SettleParams) store.SettleResult {
 	if p.Ref.Claim != 1 || p.Outcome != job.Completed {
 		m.record(r, p.Ref, attempt, p.Outcome, runAt, p.Error)
 	}
+	m.follow = append(m.follow, p.Enqueue...)
 	return store.SettleResult{Landed: true, RunAt: runAt}
+}
+
+// followUp ends a batch of settles.
+func (m *model) followUp() {
+	m.enqueue(m.follow)
+	m.follow = nil
 }
 
 func (m *model) end(r *modelRun, to job.State, runAt time.Time, retention time.Duration, failure *job.Failure) {

@@ -206,6 +206,9 @@ func (x *random) someSettles() (batch []store.SettleParams) {
 			}
 			p.Step = &step
 		}
+		if x.odds(4) {
+			p.Enqueue = x.newRuns(2)
+		}
 		batch = append(batch, p)
 	}
 	return batch
@@ -227,6 +230,7 @@ func (x *random) settled(batch []store.SettleParams, got []store.SettleResult) {
 	for i, p := range batch {
 		want[i] = x.m.settle(p)
 	}
+	x.m.followUp()
 	x.same(want, got)
 }
 
@@ -276,6 +280,15 @@ func (x *random) renewSome() {
 
 func (x *random) reclaimSome() {
 	p := store.ReclaimParams{Limit: 1000, MaxOrphans: x.rand.IntN(3), DropJobs: []string{"b"}, UnwindJobs: pick(x, nil, []string{"a"}), Retention: map[string]time.Duration{"a": 20 * time.Second}}
+	follow := map[string]store.EnqueueParams{}
+	p.Follow = func(r job.Run) ([]store.EnqueueParams, error) {
+		if _, ok := follow[r.ID]; !ok {
+			told := x.newRun()
+			told.Key = fmt.Sprintf("settled:%s:%d", r.ID, r.Claims) // the order of burials is the store's
+			follow[r.ID] = told
+		}
+		return []store.EnqueueParams{follow[r.ID]}, nil
+	}
 	res := x.reclaimWith(p)
 	// What the text says is the store's own; the code is not, and burials pin it.
 	texts := func(id string) job.Failure {
@@ -283,6 +296,9 @@ func (x *random) reclaimSome() {
 		return recs[len(recs)-1].Error
 	}
 	requeued, buried := x.m.reclaim(p, texts)
+	for _, id := range buried {
+		x.m.enqueue([]store.EnqueueParams{follow[id]})
+	}
 	gotRequeued, gotBuried := ids(res.Requeued), ids(res.Buried)
 	for _, s := range [][]string{requeued, buried, gotRequeued, gotBuried} {
 		slices.Sort(s)

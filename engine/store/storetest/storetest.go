@@ -74,6 +74,7 @@ func Run(t *testing.T, open Factory) {
 		{"Limits", limitTests},
 		{"Pause", pauseTests},
 		{"Settle", settleTests},
+		{"Follow", followTests},
 		{"Steps", stepTests},
 		{"Events", eventTests},
 		{"Invoke", invokeTests},

@@ -198,7 +198,10 @@ func (c *claims) lower(queue, tenant string, priority int, at time.Time) {
 // lowered is lower for runs that this process made ready just now.
 func (c *claims) lowered(queue, tenant string, priority int) {
 	c.mu.Lock()
-	now := c.now.Add(time.Since(c.at))
+	now := c.now
+	if !c.still {
+		now = now.Add(time.Since(c.at))
+	}
 	c.mu.Unlock()
 	c.lower(queue, tenant, priority, now.Add(-lanesMargin))
 }

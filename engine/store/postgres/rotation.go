@@ -19,6 +19,7 @@ type claims struct {
 
 	exactAgain time.Time     // until when claims go by lanes; zero: they do not
 	limit      time.Duration // instead of claimBase and claimPerRun; for tests
+	still      bool          // the store's clock stands unless it is moved; for tests
 }
 
 type queueHints struct {

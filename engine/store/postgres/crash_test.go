@@ -52,12 +52,13 @@ type told struct {
 	absent  map[string]bool // refused for certain
 	settled map[string]bool
 	running map[string]bool // its settle was refused for certain
+	stepped map[string]bool // its step was recorded
 }
 
 func crash(t *testing.T, server *pgtest.Server, s *Store, round int) {
 	t.Helper()
 	ctx := context.Background()
-	now := told{there: map[string]bool{}, absent: map[string]bool{}, settled: map[string]bool{}, running: map[string]bool{}}
+	now := told{there: map[string]bool{}, absent: map[string]bool{}, settled: map[string]bool{}, running: map[string]bool{}, stepped: map[string]bool{}}
 	note := func(m map[string]bool, id string) {
 		now.mu.Lock()
 		m[id] = true
@@ -87,6 +88,44 @@ func crash(t *testing.T, server *pgtest.Server, s *Store, round int) {
 			}
 		})
 	}
+	wg.Go(func() {
+		// Runs that are handed over, and the step of each recorded with the end of the
+		// one before.
+		var last *job.Run
+		for n := 0; done.Load() == 0; n++ {
+			id := idAt(time.Now(), round*10_000_000+9_000_000+n)
+			res, err := s.Enqueue(ctx, []store.EnqueueParams{{ID: id, Job: "j", Queue: "handed", MaxAttempts: 3, Minted: true, Worker: "w"}})
+			if err != nil {
+				if !errors.Is(err, store.ErrUnknown) {
+					note(now.absent, id)
+				}
+				continue
+			}
+			note(now.there, id)
+			if res[0].Run == nil {
+				t.Errorf("run %s was not handed over", id)
+				continue
+			}
+			r, before := res[0].Run, last
+			last = r
+			if before == nil {
+				continue
+			}
+			saved, ended, err := s.Record(ctx,
+				[]store.StepParams{{Ref: refOf(*r), Name: "a", Kind: job.KindStep, Status: job.StepCompleted, Output: []byte("1"), New: true}},
+				[]store.SettleParams{{Ref: refOf(*before), Outcome: job.Completed, To: job.Done, Output: []byte(before.ID)}})
+			switch {
+			case err == nil && saved[0].Landed && ended[0].Landed:
+				note(now.settled, before.ID)
+				note(now.stepped, r.ID)
+				answered()
+			case err == nil:
+				t.Errorf("of runs %s and %s landed %+v and %+v", r.ID, before.ID, saved, ended)
+			case !errors.Is(err, store.ErrUnknown):
+				note(now.running, before.ID)
+			}
+		}
+	})
 	for range 2 {
 		wg.Go(func() {
 			for done.Load() == 0 {
@@ -140,12 +179,17 @@ func crash(t *testing.T, server *pgtest.Server, s *Store, round int) {
 			t.Errorf("run %s was settled and is %s", id, st)
 		}
 	}
+	for id := range now.stepped {
+		if steps, err := s.ListSteps(ctx, id); err != nil || len(steps) != 1 {
+			t.Errorf("the step of run %s was recorded and is %v, %v", id, steps, err)
+		}
+	}
 	for id := range now.running {
 		if _, st := state(id); st != string(job.Running) {
 			t.Errorf("run %s was not settled and is %s", id, st)
 		}
 	}
-	t.Logf("round %d: %d enqueued, %d refused, %d settled, %d not", round, len(now.there), len(now.absent), len(now.settled), len(now.running))
+	t.Logf("round %d: %d enqueued, %d refused, %d settled, %d not, %d stepped", round, len(now.there), len(now.absent), len(now.settled), len(now.running), len(now.stepped))
 }
 
 // A connection that is cut after its statement was sent leaves the outcome open;

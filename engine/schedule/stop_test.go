@@ -52,6 +52,28 @@ func TestAStopWaitsForTheRoundAndThenReleases(t *testing.T) {
 	})
 }
 
+// Nor does a catch-up go on.
+func TestAStopEndsACatchUpBetweenTwoFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, every("s", "0 * * * *", catchUp("run-all")))
+		r.stop(r.start(nil))
+		r.until("01-01 05:30")
+		r.db.Between = func(_ context.Context, op string, call func() error) error {
+			if op == "FireSchedule" {
+				time.Sleep(5 * time.Second)
+			}
+			return call()
+		}
+		s := r.start(nil)
+		r.pass(time.Second) // into the first of five fires
+		r.stop(s)
+		r.want("s", "01-01 01:00")
+		r.start(nil)
+		r.pass(time.Minute)
+		r.want("s", "01-01 01:00", "01-01 02:00", "01-01 03:00", "01-01 04:00", "01-01 05:00")
+	})
+}
+
 // A round that is given up may have a fire on its way: its leases lapse.
 func TestARoundThatIsGivenUpDoesNotRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ ON_POSTGRES := $(GO) run ./cmd/runner/internal/onpgtest
 endif
 
 # Handlers that compile to Wasm from Go, one folder each.
-WASM_EXAMPLES := onboard invoices
+WASM_EXAMPLES := approval invoices onboard
 WASM_FLAGS    := -buildmode=c-shared -ldflags='-s -w' -trimpath
 
 # Packages whose tests run goroutines against each other.

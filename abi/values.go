@@ -44,7 +44,9 @@ type EnqueueParams struct {
 	Abandon bool `json:"abandon,omitempty"`
 }
 
-// WaitParams say which event a wait is for. An empty Key takes events of any.
+// WaitParams say which event a wait is for. An empty Key takes events of any. A
+// negative Timeout takes none: it only has the next wait for the same count from
+// here.
 type WaitParams struct {
 	Name    string // of the wait
 	Topic   string

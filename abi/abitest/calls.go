@@ -76,6 +76,7 @@ func TestCalls(t *testing.T, start func(tb testing.TB, p RunParams) Run) {
 		{"an event from before the first wait does not count", waitBegins},
 		{"waits for the same get an event each, in order", waitGoesOn},
 		{"a wait takes events of its key", waitKey},
+		{"a negative time takes no event and begins anew", subscribes},
 		{"an event commits with its step", publishInside},
 		{"an event between steps is published once", publishOutside},
 		{"an invoke answers how its children ended", invokes},

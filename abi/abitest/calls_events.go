@@ -145,6 +145,28 @@ func waitKey(h *callsTest) {
 	h.got(a, "1")
 }
 
+func subscribes(h *callsTest) {
+	if !h.serves(abi.FeatureWaitEvent) {
+		return
+	}
+	h.publish("1")
+	h.run.Pass(time.Second)
+	h.none(waitParams("from here", -1))
+	h.publish("2")
+	h.got(waitParams("a", 0), "2")
+	h.publish("3")
+	h.run.Pass(time.Second)
+	h.none(waitParams("from here again", -1))
+	h.none(waitParams("b", 0))
+	h.publish("4")
+	h.again()
+	h.none(waitParams("from here", -1))
+	h.got(waitParams("a", 0), "2")
+	h.none(waitParams("from here again", -1))
+	h.none(waitParams("b", 0))
+	h.got(waitParams("c", 0), "4")
+}
+
 func publishInside(h *callsTest) {
 	if !h.serves(abi.FeatureWaitEvent) || !h.serves(abi.FeaturePublish) {
 		return

@@ -192,6 +192,14 @@ var timerCases = []guestCase{
 		want:  want{kind: abi.Done, lines: []string{"2"}},
 		check: transcript(`wait_event "w" "paid" "b" 1s`),
 	}, {
+		name: "a negative time is passed on as such",
+		body: func(f *fixture, c *wasmasm.Code) {
+			f.tell(c, abi.FuncWaitEvent, "w", "paid", "", int64(-1))
+			f.done(c)
+		},
+		want:  want{kind: abi.Done, lines: []string{"-3"}},
+		check: transcript(`wait_event "w" "paid" -1ns`),
+	}, {
 		name: "a key that is none is refused",
 		body: func(f *fixture, c *wasmasm.Code) {
 			f.tell(c, abi.FuncWaitEvent, "w", "paid", "\n", int64(1000))

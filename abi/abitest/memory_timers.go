@@ -90,6 +90,10 @@ func (m *Memory) WaitEvent(ctx context.Context, p abi.WaitParams) ([]byte, time.
 		}
 		r.next = next
 	}
+	if r.Status == Waiting && p.Timeout < 0 {
+		r.Status, r.Wait, r.Wake = Failed, 0, m.clock
+		m.setPlace(r, m.firstEvent(func(at time.Time) bool { return !at.Before(m.clock) }))
+	}
 	if r.Status == Waiting {
 		m.match(r)
 	}
@@ -124,22 +128,27 @@ func (m *Memory) next(r *Record) (i int, at time.Time, ok bool) {
 	return 0, time.Time{}, false
 }
 
-// match ends a wait whose event has come or whose time is over.
-func (m *Memory) match(r *Record) {
+// setPlace says where the next wait for the same goes on.
+func (m *Memory) setPlace(r *Record, next int) {
 	if m.places == nil {
 		m.places = make(map[place]int)
 	}
+	m.places[place{r.Topic, r.Key}] = next
+}
+
+// match ends a wait whose event has come or whose time is over.
+func (m *Memory) match(r *Record) {
 	if i, at, ok := m.next(r); ok && !at.After(m.clock) {
 		r.Status, r.Output, r.At = Completed, m.events[i].Payload, at
 		if at.Before(r.Wake.Add(-r.Wait)) {
 			r.At = r.Wake.Add(-r.Wait) // it had come before the wait began
 		}
-		m.places[place{r.Topic, r.Key}] = i + 1
+		m.setPlace(r, i+1)
 		return
 	}
 	if !m.clock.Before(r.Wake) {
 		r.Status, r.At = Failed, r.Wake
-		m.places[place{r.Topic, r.Key}] = m.firstEvent(func(at time.Time) bool { return at.After(r.Wake) })
+		m.setPlace(r, m.firstEvent(func(at time.Time) bool { return at.After(r.Wake) }))
 	}
 }
 

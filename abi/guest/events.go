@@ -37,7 +37,7 @@ func eventKey(opts []EventOption) string {
 // that answers a question, Subscribe before asking it.
 func WaitEvent[T any](c *Ctx, name, topic string, timeout time.Duration, opts ...EventOption) (T, error) {
 	var v T
-	n := c.h.WaitEvent(c.unique(name), topic, eventKey(opts), wire.Millis(timeout))
+	n := c.h.WaitEvent(c.unique(name), topic, eventKey(opts), max(wire.Millis(timeout), 0))
 	if n < 0 {
 		return v, c.refused(abi.FuncWaitEvent, n)
 	}
@@ -48,14 +48,14 @@ func WaitEvent[T any](c *Ctx, name, topic string, timeout time.Duration, opts ..
 }
 
 // Subscribe has the next WaitEvent for that topic and key count from here: an
-// event that is published before the handler gets to wait for it is not missed.
+// event that is published before the handler gets to wait for it is not missed,
+// and one from before is passed over.
 //
 //	err := guest.Subscribe(c, "approval", guest.EventKey(order))
 //	err = guest.Do(c, "ask", func() error { return mail(order) })
 //	ok, err := guest.WaitEvent[bool](c, "answer", "approval", 72*time.Hour, guest.EventKey(order))
 func Subscribe(c *Ctx, topic string, opts ...EventOption) error {
-	// A wait that is over at once, and leaves where the next one begins.
-	n := c.h.WaitEvent(c.unique("subscribe "+topic), topic, eventKey(opts), 0)
+	n := c.h.WaitEvent(c.unique("subscribe "+topic), topic, eventKey(opts), -1)
 	if n < 0 && abi.Code(n) != abi.CodeTimeout {
 		return c.refused(abi.FuncWaitEvent, n)
 	}

@@ -63,7 +63,7 @@ func quoted(topic, key string) string {
 // beginWait parks the run, unless there is something to answer at once.
 func (a *Attempt) beginWait(ctx context.Context, p abi.WaitParams, st store.StepParams) ([]byte, time.Time, error) {
 	place, again := a.places[subject{p.Topic, p.Key}]
-	st.Wait.After, st.Wait.FromNow = place, !again
+	st.Wait.After, st.Wait.FromNow = place, !again || p.Timeout < 0
 	pending := false
 	if again && p.Timeout > 0 {
 		var err error

@@ -11,6 +11,9 @@ import (
 // that the wait is for, as last result; until then the guest is unwound and the
 // run suspended. An empty key takes events of any.
 //
+// A negative ms takes no event and answers abi.CodeTimeout at once: the next wait
+// for the topic and key counts from here.
+//
 // Answers abi.CodeTimeout when ms milliseconds passed without one,
 // abi.CodeOutsideStepOnly inside a step, abi.CodeLimit beyond abi.MaxSleep,
 // abi.CodeInvalid for a key that is none.
@@ -27,6 +30,9 @@ func waitEvent(s *State, mem api.Memory, stack []uint64) {
 	if err != nil {
 		stack[0] = s.refuse(err)
 		return
+	}
+	if int64(stack[6]) < 0 {
+		timeout = -1
 	}
 	if s.inStep {
 		stack[0] = codeOutsideStepOnly

@@ -226,6 +226,9 @@ func (h *host) WaitEvent(name, topic, key string, ms int64) int32 {
 	if err != nil {
 		return h.answered(err)
 	}
+	if ms < 0 {
+		d = -1
+	}
 	b, at, err := h.calls.WaitEvent(h.ctx, abi.WaitParams{Name: name, Topic: topic, Key: key, Timeout: d})
 	_ = h.moved(at, nil) // a wait that timed out has an instant too
 	return h.yields(b, err)

@@ -83,6 +83,7 @@ type Sleep struct {
 // Event is something that the handler published.
 type Event struct {
 	Topic   string
+	Key     string
 	Payload json.RawMessage
 }
 
@@ -167,7 +168,7 @@ func result(m *abitest.Memory, out abi.Outcome) Result {
 	}
 	for _, s := range m.Sent() {
 		if s.Topic != "" {
-			r.Published = append(r.Published, Event{s.Topic, s.Payload})
+			r.Published = append(r.Published, Event{s.Topic, s.Key, s.Payload})
 			continue
 		}
 		r.Enqueued = append(r.Enqueued, s.Run)

@@ -17,6 +17,7 @@ func buildModules(dir string) error {
 		{"gate-v1.wasm", "/cmd/runner/internal/cli/testdata/gateguest", "-s -w"},
 		{"gate-v2.wasm", "/cmd/runner/internal/cli/testdata/gateguest", "-s -w -X main.version=v2"},
 		{"onboard.wasm", "/examples/onboard", "-s -w"},
+		{"approval.wasm", "/examples/approval", "-s -w"},
 	} {
 		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags="+b.ldflags, "-o", filepath.Join(dir, b.out), repository+b.pkg)
 		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")

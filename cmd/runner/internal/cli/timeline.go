@@ -44,7 +44,9 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 			evs = append(evs, event{at: a.ClaimedAt, what: name, state: "claimed", detail: "by " + a.Worker, rank: 1})
 		}
 		e := event{at: a.SettledAt, what: name, state: string(a.Outcome), took: between(a.ClaimedAt, a.SettledAt), detail: failureText(a.Error), rank: 3}
-		if !a.RunAt.IsZero() && a.RunAt.After(a.SettledAt) {
+		if wait := a.RunAt.Sub(a.SettledAt); wait > store.InvokeHorizon/2 {
+			e.detail = join(e.detail, "until its children have ended")
+		} else if !a.RunAt.IsZero() && wait > 0 {
 			e.detail = join(e.detail, "due again in "+short(a.RunAt.Sub(a.SettledAt)))
 		}
 		evs = append(evs, e)
@@ -192,7 +194,7 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 		field("progress", fmt.Sprintf("%s%% %s", trimZero(fmt.Sprintf("%.1f", float64(run.Progress.Permille)/10)), run.Progress.Note))
 	}
 	field("input", cut(string(show(run.Input))))
-	if run.State.Live() && run.RunAt.After(run.CreatedAt) && run.State != job.Running {
+	if run.State.Live() && run.RunAt.After(run.CreatedAt) && run.State != job.Running && run.RunAt.Sub(run.CreatedAt) < store.InvokeHorizon/2 {
 		field("due", instant(run.RunAt))
 	}
 	if run.State != job.Done { // what an earlier attempt failed of is in the timeline

@@ -8,14 +8,20 @@ import (
 	"testing"
 )
 
-// TestTheGuidesHandlerWorks does what docs/writing-a-handler.md tells a reader
-// to do, in a module of their own: its files, its tests, its build.
-func TestTheGuidesHandlerWorks(t *testing.T) {
+// TestTheGuidesHandlersWork does what a page tells a reader to do, in a module of
+// their own: its files, its tests, its build.
+func TestTheGuidesHandlersWork(t *testing.T) {
+	for _, page := range []string{"writing-a-handler.md", "events.md"} {
+		t.Run(page, func(t *testing.T) { theGuidesHandlerWorks(t, page) })
+	}
+}
+
+func theGuidesHandlerWorks(t *testing.T, page string) {
 	root, err := filepath.Abs("../../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	guide, err := os.ReadFile(filepath.Join(root, "docs", "writing-a-handler.md"))
+	guide, err := os.ReadFile(filepath.Join(root, "docs", page))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,36 +1,77 @@
 package enginetest
 
 import (
-	"encoding/json"
-	"time"
-
-	"github.com/jobrunner/runner/abi"
+	"context"
+	"log/slog"
+	"sync"
 )
 
-// Wait suspends the run for an event on the topic, with the key unless it is "".
-// A Refusal with CodeTimeout says that there was none.
-func (t *Task) Wait(name, topic, key string, timeout time.Duration) (json.RawMessage, error) {
-	t.stop()
-	payload, at, err := t.Calls.WaitEvent(t.Context, abi.WaitParams{Name: name, Topic: topic, Key: key, Timeout: timeout})
-	if !at.IsZero() {
-		t.Now = at
-	}
-	return payload, t.check(err)
+// Events is a slog.Handler that keeps what was logged. Its zero value is ready;
+// it is safe for concurrent use.
+type Events struct {
+	mu      sync.Mutex
+	records []slog.Record
 }
 
-// Publish publishes an event.
-func (t *Task) Publish(topic, key string, payload any) error {
-	t.stop()
-	return t.check(t.Calls.Publish(t.Context, abi.PublishParams{Topic: topic, Key: key, Payload: encode(payload)}))
+// Logger writes to e.
+func (e *Events) Logger() *slog.Logger { return slog.New(e) }
+
+// Count is how many records have the message.
+func (e *Events) Count(message string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := 0
+	for _, r := range e.records {
+		if r.Message == message {
+			n++
+		}
+	}
+	return n
 }
 
-// Invoke makes child runs, at most limit at a time, and answers how they ended.
-func (t *Task) Invoke(limit int, runs ...abi.EnqueueParams) ([]abi.InvokeResult, error) {
-	t.stop()
-	results, at, err := t.Calls.Invoke(t.Context, runs, limit)
-	if err := t.check(err); err != nil {
-		return nil, err
+// Attr is the text of an attribute of the last record with the message, or "".
+func (e *Events) Attr(message, key string) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	text := ""
+	for _, r := range e.records {
+		if r.Message != message {
+			continue
+		}
+		r.Attrs(func(a slog.Attr) bool {
+			if a.Key == key {
+				text = a.Value.String()
+			}
+			return true
+		})
 	}
-	t.Now = at
-	return results, nil
+	return text
 }
+
+// Messages are the messages in order.
+func (e *Events) Messages() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]string, len(e.records))
+	for i, r := range e.records {
+		out[i] = r.Level.String() + " " + r.Message
+		r.Attrs(func(a slog.Attr) bool {
+			out[i] += " " + a.String()
+			return true
+		})
+	}
+	return out
+}
+
+// Enabled, Handle, WithAttrs and WithGroup implement slog.Handler.
+func (e *Events) Enabled(context.Context, slog.Level) bool { return true }
+
+func (e *Events) Handle(_ context.Context, r slog.Record) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.records = append(e.records, r.Clone())
+	return nil
+}
+
+func (e *Events) WithAttrs([]slog.Attr) slog.Handler { return e }
+func (e *Events) WithGroup(string) slog.Handler      { return e }

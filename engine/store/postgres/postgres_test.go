@@ -21,6 +21,21 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 // database, as they may anywhere; their names need quoting.
 func migrated(tb testing.TB, cfg Config) Config {
 	tb.Helper()
+	cfg = migrate(tb, cfg)
+	tb.Cleanup(func() {
+		// Thousands of tables would slow down the tests after this one.
+		connected(tb, cfg.URL, func(c *pgx.Conn) {
+			if _, err := c.Exec(context.Background(), cfg.dialect().fill("DROP SCHEMA {schema} CASCADE")); err != nil {
+				tb.Error(err)
+			}
+		})
+	})
+	return cfg
+}
+
+// migrate makes a schema.
+func migrate(tb testing.TB, cfg Config) Config {
+	tb.Helper()
 	cfg.URL = sharedDatabase(tb)
 	cfg.Schema = fmt.Sprintf("Fleet %d", schemas.Add(1))
 	m, err := OpenMigrator(cfg)
@@ -30,14 +45,6 @@ func migrated(tb testing.TB, cfg Config) Config {
 	if _, err := m.Migrate(context.Background()); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() {
-		// Thousands of tables would slow down the tests after this one.
-		connected(tb, cfg.URL, func(c *pgx.Conn) {
-			if _, err := c.Exec(context.Background(), cfg.dialect().fill("DROP SCHEMA {schema} CASCADE")); err != nil {
-				tb.Error(err)
-			}
-		})
-	})
 	return cfg
 }
 
@@ -129,46 +136,82 @@ func openWith(tb testing.TB, cfg Config) db { return openThroughURL(tb, cfg, "")
 // testWorker is a role with the privileges of a worker, in the schemas of tests.
 const testWorker = "runner_test_worker"
 
-// asWorker grants the role what a worker needs, and the clock of tests, and
-// answers the URL of a session with those privileges and no more.
-func asWorker(tb testing.TB, cfg Config) string {
+// grantWorker gives the role what a worker needs, and the clock of tests.
+func grantWorker(tb testing.TB, cfg Config) string {
 	tb.Helper()
 	grants, err := Grants(cfg, RoleWorker, testWorker)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	connected(tb, cfg.URL, func(c *pgx.Conn) {
-		_, err := c.Exec(context.Background(), cfg.dialect().fill(`
-			DO $$ BEGIN CREATE ROLE `+testWorker+`; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
-			GRANT SELECT, UPDATE ON {schema}.test_clock TO `+testWorker+`;`)+grants, pgx.QueryExecModeSimpleProtocol)
-		if err != nil {
-			tb.Fatal(err)
+	return `
+			DO $$ BEGIN CREATE ROLE ` + testWorker + `; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$;
+			GRANT SELECT, UPDATE ON {schema}.test_clock TO ` + testWorker + `;` + grants
+}
+
+// emptied are schemas that a test has left empty: making one takes a hundred
+// times as long as deleting the rows of a test.
+var emptied struct {
+	sync.Mutex
+	names []string
+}
+
+// withClock is a Config for an empty schema with a clock that tests move. When
+// the test ends its rows are deleted, and another test uses it again.
+func withClock(tb testing.TB, cfg Config) Config {
+	tb.Helper()
+	emptied.Lock()
+	if n := len(emptied.names); n > 0 {
+		cfg.URL, cfg.Schema = sharedDatabase(tb), emptied.names[n-1]
+		emptied.names = emptied.names[:n-1]
+	}
+	emptied.Unlock()
+	made := cfg.Schema == ""
+	if made {
+		cfg = migrate(tb, cfg)
+	}
+	dia := cfg.dialect()
+	cfg.now = dia.fill(testNow)
+	run := func(text string) {
+		connected(tb, cfg.URL, func(c *pgx.Conn) {
+			if _, err := c.Exec(context.Background(), dia.fill(text), pgx.QueryExecModeSimpleProtocol); err != nil {
+				tb.Fatal(err)
+			}
+		})
+	}
+	if made {
+		run(`
+			CREATE TABLE {schema}.test_clock (at timestamptz NOT NULL);
+			INSERT INTO {schema}.test_clock SELECT ` + systemNow + `;
+			CREATE FUNCTION {schema}.test_now() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT ` + cfg.now + ` $$;
+			ALTER TABLE {schema}.waiting ALTER run_at SET DEFAULT {schema}.test_now(), ALTER created_at SET DEFAULT {schema}.test_now();` + grantWorker(tb, cfg))
+	} else {
+		run(`UPDATE {schema}.test_clock SET at = ` + systemNow)
+	}
+	tb.Cleanup(func() {
+		if tb.Failed() {
+			return // whatever it left there is not for others
 		}
+		run(`DO $$ DECLARE t regclass; BEGIN
+			FOR t IN SELECT oid FROM pg_class WHERE relnamespace = to_regnamespace(quote_ident({schema_literal})) AND relkind IN ('r', 'p')
+				AND NOT relispartition AND relname NOT IN ('schema_version', 'test_clock') LOOP
+				EXECUTE format('DELETE FROM %s', t);
+			END LOOP;
+		END $$`)
+		emptied.Lock()
+		defer emptied.Unlock()
+		emptied.names = append(emptied.names, cfg.Schema)
 	})
-	return with(tb, cfg.URL, "", "role", testWorker)
+	return cfg
 }
 
 // openThroughURL is openWith by way of another URL of the same database.
 func openThroughURL(tb testing.TB, cfg Config, url string) db {
 	tb.Helper()
-	cfg = migrated(tb, cfg)
-	dia := cfg.dialect()
-	cfg.now = dia.fill(testNow)
-	connected(tb, cfg.URL, func(c *pgx.Conn) {
-		_, err := c.Exec(context.Background(), dia.fill(`
-			CREATE TABLE {schema}.test_clock (at timestamptz NOT NULL);
-			INSERT INTO {schema}.test_clock SELECT `+systemNow+`;
-			CREATE FUNCTION {schema}.test_now() RETURNS timestamptz LANGUAGE sql STABLE AS $$ SELECT `+cfg.now+` $$;
-			ALTER TABLE {schema}.waiting ALTER run_at SET DEFAULT {schema}.test_now(), ALTER created_at SET DEFAULT {schema}.test_now()`),
-			pgx.QueryExecModeSimpleProtocol)
-		if err != nil {
-			tb.Fatal(err)
-		}
-	})
+	cfg = withClock(tb, cfg)
 	if url != "" {
 		cfg.URL = url
 	} else {
-		cfg.URL = asWorker(tb, cfg)
+		cfg.URL = with(tb, cfg.URL, "", "role", testWorker)
 	}
 	d := db{Store: open(tb, cfg), tb: tb}
 	d.claims.limit = time.Hour // a busy machine is not to change what is tested

@@ -5,6 +5,8 @@ GO          ?= go
 BIN         := bin
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 10s
+# A package's tests may take long on a busy machine; none is slow on a quiet one.
+TIMEOUT     ?= 30m
 CHAOS_FOR   ?= 1m
 CHAOS_RUNS  ?= 1600
 CHAOS_SEED  ?= 0
@@ -40,12 +42,12 @@ build: ## build bin/runner
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/runner ./cmd/runner
 
 test: ## every test, then those with goroutines again under the race detector
-	$(GO) test ./...
+	$(GO) test -timeout $(TIMEOUT) ./...
 	@$(MAKE) --no-print-directory race
 
 race: ## the race detector over engine and host
 	@if command -v $${CC:-gcc} >/dev/null; then \
-		echo "$(GO) test -race $(RACE)"; CGO_ENABLED=1 $(GO) test -race $(RACE); \
+		echo "$(GO) test -race $(RACE)"; CGO_ENABLED=1 $(GO) test -race -timeout $(TIMEOUT) $(RACE); \
 	else \
 		echo "NOT RUN: the race detector needs a C compiler, and $${CC:-gcc} is not here"; \
 	fi

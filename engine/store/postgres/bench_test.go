@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -219,3 +220,18 @@ func BenchmarkStatsBeside(b *testing.B) {
 }
 
 const pgxSimple = pgx.QueryExecModeSimpleProtocol
+
+// A claim while so many wait behind one busy key: the figures should not depend
+// on how many.
+func BenchmarkClaimBehind(b *testing.B) {
+	for _, waiting := range []int{0, 100_000} {
+		b.Run(strconv.Itoa(waiting), func(b *testing.B) {
+			s := open(b, migrated(b, Config{}))
+			storetest.BenchClaimBehind(b, s, waiting, func() {
+				if _, err := s.pool.Exec(b.Context(), s.cfg.dialect().fill("VACUUM {schema}.waiting")); err != nil {
+					b.Fatal(err)
+				}
+			})
+		})
+	}
+}

@@ -30,6 +30,6 @@ func BenchmarkClaimBeside(b *testing.B) {
 // on how many.
 func BenchmarkClaimBehind(b *testing.B) {
 	for _, waiting := range []int{0, 100_000} {
-		b.Run(strconv.Itoa(waiting), func(b *testing.B) { storetest.BenchClaimBehind(b, openBench, waiting) })
+		b.Run(strconv.Itoa(waiting), func(b *testing.B) { storetest.BenchClaimBehind(b, openBench(b), waiting, func() {}) })
 	}
 }

@@ -197,6 +197,7 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 	if run.State.Live() && run.RunAt.After(run.CreatedAt) && run.State != job.Running && run.RunAt.Sub(run.CreatedAt) < store.InvokeHorizon/2 {
 		field("due", instant(run.RunAt))
 	}
+	field("waits for", run.Blocked)
 	if run.State != job.Done { // what an earlier attempt failed of is in the timeline
 		field("error", failureText(run.Error))
 		field("to do", run.Error.Fix)

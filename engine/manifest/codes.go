@@ -6,7 +6,6 @@ const (
 	CodeCron          = "X_CRON_INVALID"
 	CodeDeclaration   = "X_JOB_DECLARATION_INVALID" // several required keys are missing
 	CodeDuplicate     = "X_MANIFEST_DUPLICATE"      // one key, or one durable name, twice
-	CodeFeature       = "X_FEATURE_UNAVAILABLE"     // this build parses it but does not enforce it
 	CodeFile          = "X_MANIFEST_FILE"           // missing, a folder, too big, not UTF-8
 	CodeKeyRequired   = "X_IDEMPOTENCY_REQUIRED"
 	CodeModule        = "X_MODULE_PATH"

@@ -49,9 +49,6 @@ concurrency = 1
 	if report != nil {
 		t.Fatal(report)
 	}
-	if n := len(m.Unenforced()); n != 0 {
-		t.Errorf("%d things are not enforced: %v", n, m.Unenforced())
-	}
 	sync := limit.Job{Concurrency: 1, Keyed: true, Fail: true, Rate: limit.Rate{Limit: 2, Per: time.Minute}}
 	want := &limit.Queue{
 		PerTenant: 5, TenantHere: 2, Rate: limit.Rate{Limit: 50, Per: time.Second}, ByTenant: true,

@@ -125,7 +125,6 @@ func (c *checker) manifest(path string, data []byte, root *os.Root) *Manifest {
 	top.tables("schedules", l.section("schedules", l.schedule))
 	top.close()
 	l.references()
-	sortProblems(m.unenforced)
 	slices.Sort(m.Files[1:])
 	m.Files = slices.Compact(m.Files)
 	return m

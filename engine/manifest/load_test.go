@@ -1,7 +1,6 @@
 package manifest
 
 import (
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -135,24 +134,6 @@ func TestAShortTimeoutShortensTheDefaultStepTimeout(t *testing.T) {
 	m, report := Parse("jobs.toml", []byte(minimal+"timeout = \"5s\"\n"))
 	if report != nil || m.Jobs["a"].StepTimeout != 5*time.Second {
 		t.Errorf("%v, %v", m, report)
-	}
-}
-
-func TestUnenforcedNamesWhatIsDeclaredAndNotKept(t *testing.T) {
-	m, report := Load("testdata/ok/jobs.toml")
-	if report != nil {
-		t.Fatal(report)
-	}
-	var got []string
-	for _, p := range m.Unenforced() {
-		got = append(got, fmt.Sprintf("%d:%d %s %s", p.Line, p.Column, p.Code, p.Key))
-	}
-	var want []string // everything in it is
-	if d := cmp.Diff(want, got); d != "" {
-		t.Error(d)
-	}
-	if m, _ := Parse("jobs.toml", []byte(minimal)); len(m.Unenforced()) != 0 {
-		t.Errorf("%v", m.Unenforced())
 	}
 }
 

@@ -20,9 +20,8 @@ type Manifest struct {
 	Jobs      map[string]*Job
 	Schedules map[string]*Schedule
 
-	unenforced []Problem
-	tree       *node // for the places of problems that are found later
-	places     *places
+	tree   *node // for the places of problems that are found later
+	places *places
 }
 
 // Runner is the [runner] table.

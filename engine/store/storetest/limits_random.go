@@ -295,13 +295,14 @@ func (x *limitModel) end() {
 }
 
 func (x *limitModel) cancelOne() {
-	for _, id := range x.some(func(*limitRun) bool { return true }) {
-		if _, err := x.db.Cancel(x.ctx, store.CancelParams{ID: id}); err != nil {
-			x.Fatal(err)
-		}
-		x.gone(id)
+	live := x.some(func(*limitRun) bool { return true })
+	if len(live) == 0 {
 		return
 	}
+	if _, err := x.db.Cancel(x.ctx, store.CancelParams{ID: live[0]}); err != nil {
+		x.Fatal(err)
+	}
+	x.gone(live[0])
 }
 
 func (x *limitModel) setPauses() {

@@ -39,9 +39,6 @@ type LoadParams struct {
 	// Later, when not nil, says which modules are loaded when an attempt first
 	// needs them. What is wrong with one fails that attempt instead of the Load.
 	Later func(module string) bool
-	// Partly accepts a manifest that asks for what this build does not enforce.
-	// Whoever works a queue that others rely on must not.
-	Partly bool
 }
 
 // Loaded is a manifest with a guest for each of its modules. It does not change.
@@ -65,9 +62,6 @@ func Load(ctx context.Context, p LoadParams) (*Loaded, error) {
 	l := &loading{p: p, m: m, out: &Loaded{
 		Manifest: m, Guests: map[string]abi.Guest{}, Sizes: map[string]int{},
 	}}
-	if !p.Partly {
-		l.problems = append(l.problems, m.Unenforced()...)
-	}
 	if p.Loader != nil {
 		l.modules(ctx)
 		l.handlers()

@@ -93,9 +93,6 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	if report != nil {
 		return s, report
 	}
-	if missing := m.Unenforced(); len(missing) > 0 { // before a database is made for it
-		return s, &manifest.Report{File: cfg.Manifest, Problems: missing}
-	}
 	if s.database, err = FindDatabase(DatabaseParams{Flag: cfg.Database, Env: cfg.Getenv(EnvDatabase), Manifest: m}); err != nil {
 		return s, err
 	}

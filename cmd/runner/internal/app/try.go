@@ -59,7 +59,7 @@ func Try(ctx context.Context, p TryParams) (tried []Tried, err error) {
 		return nil, err
 	}
 	defer func() { _ = h.Close(context.WithoutCancel(ctx)) }()
-	lp := LoadParams{Path: p.Manifest, Loader: h.Load, Close: h.CloseGuest, Partly: true}
+	lp := LoadParams{Path: p.Manifest, Loader: h.Load, Close: h.CloseGuest}
 	// An author may have built nothing yet but the module of this job.
 	j := m.Jobs[p.Request.Job]
 	lp.Later = func(module string) bool { return j == nil || module != j.Module }

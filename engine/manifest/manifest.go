@@ -4,6 +4,7 @@
 package manifest
 
 import (
+	"strings"
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
@@ -98,8 +99,9 @@ type Job struct {
 	Input       *Schema
 	Tenant      Template // Template.None for "none"
 	Key         Template
-	Timeout     time.Duration // of one attempt; default 10m
-	StepTimeout time.Duration // default 1m
+	Timeout     time.Duration         // of one attempt; default 10m
+	StepTimeout time.Duration         // default 1m
+	Steps       map[string]StepPolicy // by the step's name; nil is none
 	Priority    int
 	OnDeploy    OnDeploy
 	Compensates bool
@@ -108,6 +110,27 @@ type Job struct {
 	OnSettled   string        // job that is told how a run ended; "" is none
 	Retention   time.Duration // default 30 days
 	Retry       job.RetryPolicy
+}
+
+// StepPolicy is a [jobs.NAME.steps.STEP] table: what of a step is not as its job
+// says.
+type StepPolicy struct {
+	Timeout time.Duration
+	Retry   *job.RetryPolicy // nil: tried as often as the run is
+}
+
+// Step is the policy of a step. One that was numbered by its guest ("page#2")
+// has that of its name without the number.
+func (j *Job) Step(name string) StepPolicy {
+	if p, ok := j.Steps[name]; ok {
+		return p
+	}
+	if base, number, ok := strings.Cut(name, "#"); ok && number != "" && strings.Trim(number, "0123456789") == "" {
+		if p, ok := j.Steps[base]; ok {
+			return p
+		}
+	}
+	return StepPolicy{Timeout: j.StepTimeout}
 }
 
 // Schedule is a [schedules.NAME] table.

@@ -68,7 +68,43 @@ func (l *loader) job(name string, t *table) {
 	l.onSettled(j, t)
 	j.Retention = t.duration("retention", DefaultRetention, time.Second, longest)
 	j.Retry = l.retry(t)
+	l.steps(j, t)
 	t.close()
+}
+
+// steps reads [jobs.NAME.steps.STEP].
+func (l *loader) steps(j *Job, of *table) {
+	all := of.table("steps", `{ charge = { timeout = "10s", retry = { attempts = 2 } } }`)
+	if all == nil {
+		return
+	}
+	j.Steps = map[string]StepPolicy{}
+	for _, name := range all.n.keys {
+		t := all.table(name, `{ timeout = "10s" }`)
+		if t == nil {
+			continue
+		}
+		if name == "" || len(name) > abi.MaxName {
+			all.bad(name, CodeName, fmt.Sprintf("is no name of a step, which has 1 to %d bytes", abi.MaxName), "write the name that the handler gives the step")
+		}
+		p := StepPolicy{Timeout: t.duration("timeout", j.StepTimeout, time.Millisecond, 7*day)}
+		if p.Timeout > j.Timeout {
+			t.bad("timeout", CodeValue, fmt.Sprintf("is %s, longer than the attempt it is part of: timeout of the job is %s", FormatDuration(p.Timeout), FormatDuration(j.Timeout)), "lower it, or raise the job's")
+		}
+		if v := t.n.children["retry"]; v != nil && v.kind == kindTable {
+			if v.children["dead_letter"] != nil {
+				t.bad("retry", CodeValue, "has dead_letter, which is the job's to say", "write it in the retry of the job")
+			}
+			policy := l.retry(t)
+			if p.Retry = &policy; policy.Attempts > j.Retry.Attempts {
+				t.bad("retry", CodeValue, fmt.Sprintf("has %d attempts, more than the run has: %d", policy.Attempts, j.Retry.Attempts), "lower them, or raise those of the job")
+			}
+		} else if v != nil {
+			t.table("retry", `{ attempts = 2, delay = "5s" }`)
+		}
+		t.close()
+		j.Steps[name] = p
+	}
 }
 
 // mostConcurrent bounds what may be asked for: each run at a time is counted.

@@ -36,8 +36,9 @@ type Params struct {
 	// Compensates says that the job undoes completed steps when its run fails for
 	// good.
 	Compensates bool
-	// StepTimeout cuts a step that takes longer; 0 is no limit.
-	StepTimeout time.Duration
+	// Policy is that of a step: what cuts it when it takes longer (0 is no limit),
+	// and how often it is tried, if not as often as the run. Nil is neither.
+	Policy func(name string) (timeout time.Duration, retry *job.RetryPolicy)
 	// EventKeep is how long what the run publishes is kept.
 	EventKeep time.Duration
 	// Claimed is this process's clock when the claim was answered.
@@ -92,10 +93,11 @@ type openStep struct {
 	name     string // "" is none
 	kind     job.StepKind
 	once     bool
-	fresh    bool // nothing is recorded of it
-	undoable bool // the guest can undo it
-	attempts int  // bodies that failed before
-	unsure   bool // its end was written and the answer lost: it may be recorded
+	fresh    bool             // nothing is recorded of it
+	undoable bool             // the guest can undo it
+	retry    *job.RetryPolicy // its own; nil is the run's
+	attempts int              // bodies that failed before
+	unsure   bool             // its end was written and the answer lost: it may be recorded
 	began    time.Time
 	enqueue  []store.EnqueueParams
 	publish  []store.EventParams

@@ -60,8 +60,17 @@ func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlag
 		name: name, kind: job.KindStep, once: once, fresh: r == nil && !once, undoable: flags&abi.StepCompensated != 0,
 		attempts: attempts, began: time.Now(),
 	}
-	a.ceiling.start(name, a.p.StepTimeout)
+	a.ceiling.start(name, a.policy(name))
 	return abi.StepBegun{State: abi.StepRun}, nil
+}
+
+// policy gives the open step its own retry policy, and answers what cuts it.
+func (a *Attempt) policy(name string) (timeout time.Duration) {
+	if a.p.Policy == nil {
+		return 0
+	}
+	timeout, a.open.retry = a.p.Policy(name)
+	return timeout
 }
 
 // recordStart makes the start of a once step durable before its body may run.

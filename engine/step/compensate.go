@@ -182,7 +182,7 @@ func (a *Attempt) Compensate(ctx context.Context) (string, error) {
 		failed = r.Attempts
 	}
 	a.open = openStep{name: name, kind: job.KindCompensation, attempts: failed, began: time.Now()}
-	a.ceiling.start(name, a.p.StepTimeout)
+	a.ceiling.start(name, a.policy(name))
 	return next, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/jobrunner/runner/abi/wire"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/metrics"
+	"github.com/jobrunner/runner/engine/retry"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -91,9 +92,9 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 	if ctx.Err() != nil {
 		return time.Time{}, context.Cause(ctx)
 	}
-	if a.open.kind == job.KindCompensation || !a.p.Final(f) {
+	if a.open.kind == job.KindCompensation || !a.p.Final(f) && !a.exhausted(f) {
 		a.p.Metrics.Step(metrics.StepRetried)
-		return time.Time{}, &Retry{Step: a.open.name, Failure: f, Record: a.retrying(f)}
+		return time.Time{}, a.again(f)
 	}
 	failure := Bounded(f)
 	res, err := a.p.Queue.SaveStep(ctx, store.StepParams{
@@ -107,7 +108,7 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 	case err != nil:
 		// The handler must not go on from a failure that a replay would not
 		// know, and the step's own words outrank the store's.
-		return time.Time{}, &Retry{Step: a.open.name, Failure: f, Record: a.retrying(f)}
+		return time.Time{}, a.again(f)
 	case !res.Landed:
 		return time.Time{}, a.lost()
 	}
@@ -115,6 +116,17 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 	a.open = openStep{}
 	a.p.Metrics.Step(metrics.StepFailed)
 	return a.at(res.At), nil
+}
+
+// exhausted reports whether f is the last failure that the open step's own
+// policy allows.
+func (a *Attempt) exhausted(f abi.Failure) bool {
+	return a.open.retry != nil && f.Kind != abi.FailRateLimited && retry.Final(a.open.attempts+1, a.open.retry.Attempts)
+}
+
+// again unwinds the guest of a step that is to be tried again.
+func (a *Attempt) again(f abi.Failure) *Retry {
+	return &Retry{Step: a.open.name, Failure: f, Record: a.retrying(f), Policy: a.open.retry, Failures: a.open.attempts + 1}
 }
 
 // retrying is the record of the open step that is to be run again.
@@ -137,7 +149,11 @@ func (a *Attempt) LeftOpen(f abi.Failure) *store.StepParams {
 	if a.open.name == "" || a.open.once || a.open.unsure {
 		return nil
 	}
-	return a.retrying(f)
+	record := a.retrying(f)
+	if a.open.kind == job.KindStep && a.exhausted(f) {
+		record.Status = job.StepFailed // the next attempt hands it to the handler
+	}
+	return record
 }
 
 // Retry is the error that unwinds a guest whose step failed while the run has
@@ -147,6 +163,10 @@ type Retry struct {
 	Step    string
 	Failure abi.Failure
 	Record  *store.StepParams
+	// Policy is the step's own, by which it waits; nil is the run's. Failures are
+	// how often its body has failed.
+	Policy   *job.RetryPolicy
+	Failures int
 }
 
 func (r *Retry) Error() string {

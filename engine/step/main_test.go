@@ -82,7 +82,7 @@ func (r *rig) begin(worker string) *attempt {
 	a.ctx, a.cancel = context.WithCancelCause(r.Context())
 	r.Cleanup(func() { a.cancel(nil) })
 	a.Attempt = step.New(step.Params{
-		Queue: r.queue, Run: &a.run, Ref: a.ref, Module: "digest", StepTimeout: time.Minute,
+		Queue: r.queue, Run: &a.run, Ref: a.ref, Module: "digest", Policy: func(string) (time.Duration, *job.RetryPolicy) { return time.Minute, nil },
 		Claimed: time.Now(), Cancel: a.cancel, Logger: r.log,
 		Final: func(f abi.Failure) bool {
 			return f.Kind == abi.FailTerminal || f.Kind != abi.FailRateLimited && a.run.Attempt >= a.run.MaxAttempts

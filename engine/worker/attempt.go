@@ -145,7 +145,11 @@ func (a *attempt) remember(l deploy.Lease) step.Params {
 	return step.Params{
 		Queue: a.w.cfg.Queue, Run: a.run, Ref: a.ref, Module: l.Digest,
 		Compensates: l.Job.Compensates,
-		StepTimeout: l.Job.StepTimeout, EventKeep: job.DefaultEventKeep, Claimed: a.claimed, Cancel: a.cancel,
+		Policy: func(name string) (time.Duration, *job.RetryPolicy) {
+			p := l.Job.Step(name)
+			return p.Timeout, p.Retry
+		},
+		EventKeep: job.DefaultEventKeep, Claimed: a.claimed, Cancel: a.cancel,
 		Final: func(f abi.Failure) bool {
 			return a.decide(l.Job, f).Stop != retry.NotStopped
 		},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 
 	"github.com/jobrunner/runner/abi"
@@ -128,6 +129,13 @@ func (a *attempt) undisturbed(in judgement) verdict {
 	if errors.As(in.outcome.Err, &again) {
 		v := a.failed(in.job, nil, again.Failure)
 		v.params.Step = again.Record
+		if again.Policy != nil && v.params.Outcome == job.Retried {
+			d := retry.Next(retry.Params{
+				Policy: *again.Policy, Attempt: again.Failures, MaxAttempts: math.MaxInt,
+				Kind: again.Failure.Kind, Wait: again.Failure.RetryAfter, Rand: rand.Float64,
+			})
+			v.params.To, v.params.Delay = d.To, d.Delay
+		}
 		return v
 	}
 	if in.outcome.Err == nil {

@@ -148,23 +148,6 @@ func Backoff(p job.RetryPolicy, n int) time.Duration {
 	return min(d, most)
 }
 
-// Schedule is the whole un-jittered curve: the waits between the attempts of
-// the policy, one fewer than there are attempts. It is for printing; at most
-// maxSchedule entries are made.
-func Schedule(p job.RetryPolicy) []time.Duration {
-	n := min(p.Attempts-1, maxSchedule)
-	if n <= 0 {
-		return nil
-	}
-	curve := make([]time.Duration, n)
-	for i := range curve {
-		curve[i] = Backoff(p, i+1)
-	}
-	return curve
-}
-
-const maxSchedule = 1000
-
 // jitter keeps half of d and draws the other half: "equal" jitter. Full jitter
 // would give a run that failed twice next to no wait.
 func jitter(d time.Duration, r float64) time.Duration {

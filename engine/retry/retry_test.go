@@ -40,15 +40,20 @@ func TestR1DefaultPolicy(t *testing.T) {
 func TestR2Curves(t *testing.T) {
 	for _, c := range []struct {
 		shape job.Backoff
+		most  time.Duration
 		want  []time.Duration
 	}{
-		{job.BackoffFixed, []time.Duration{2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second}},
-		{job.BackoffLinear, []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second}},
-		{job.BackoffExponential, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}},
+		{job.BackoffFixed, time.Hour, []time.Duration{2 * time.Second, 2 * time.Second, 2 * time.Second, 2 * time.Second}},
+		{job.BackoffLinear, time.Hour, []time.Duration{2 * time.Second, 4 * time.Second, 6 * time.Second, 8 * time.Second}},
+		{job.BackoffLinear, 5 * time.Second, []time.Duration{2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}},
+		{job.BackoffExponential, time.Hour, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}},
+		{job.BackoffExponential, 9 * time.Second, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 9 * time.Second}},
 	} {
-		p := plain(func(p *job.RetryPolicy) { p.Backoff, p.Delay, p.Attempts = c.shape, 2*time.Second, 5 })
-		if d := cmp.Diff(c.want, Schedule(p)); d != "" {
-			t.Errorf("%s: %s", c.shape, d)
+		p := plain(func(p *job.RetryPolicy) { p.Backoff, p.Delay, p.MaxDelay = c.shape, 2*time.Second, c.most })
+		for i, want := range c.want {
+			if got := Backoff(p, i+1); got != want {
+				t.Errorf("%s, at most %s: after attempt %d a wait of %s, want %s", c.shape, c.most, i+1, got, want)
+			}
 		}
 	}
 }
@@ -72,19 +77,6 @@ func TestR3ClampComesBeforeJitterAndJitterIsEqual(t *testing.T) {
 		if got.Delay != c.want {
 			t.Errorf("attempt %d, draw %v: wait %s, want %s", c.attempt, c.r, got.Delay, c.want)
 		}
-	}
-}
-
-func TestR5ScheduleIsTheCurveWithoutJitter(t *testing.T) {
-	p := job.DefaultRetry
-	p.Attempts, p.MaxDelay = 6, 5*time.Second
-	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 5 * time.Second, 5 * time.Second}
-	if d := cmp.Diff(want, Schedule(p)); d != "" {
-		t.Error(d)
-	}
-	p.Attempts = 1
-	if got := Schedule(p); got != nil {
-		t.Errorf("one attempt waits %v", got)
 	}
 }
 

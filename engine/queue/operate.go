@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
@@ -95,11 +97,36 @@ func (q *Queue) afresh(ctx context.Context, p store.RequeueParams) (job.Run, err
 	if p.Attempts > 0 {
 		fresh.MaxAttempts = p.Attempts
 	}
+	if fresh.ID, err = successor(r.ID); err != nil {
+		return job.Run{}, err
+	}
 	res, err := q.Enqueue(ctx, fresh)
+	if abi.CodeOf(err) == job.CodeDuplicate {
+		if _, missing := q.store.Get(ctx, fresh.ID); missing == nil {
+			return job.Run{}, &abi.Error{
+				Code:    job.CodeNotRequeueable,
+				Message: fmt.Sprintf("run %s was undone, and run %s began in its place", r.ID, fresh.ID),
+				Fix:     "look at that one, and retry it instead",
+			}
+		}
+	}
 	if err != nil {
 		return job.Run{}, err
 	}
 	return q.store.Get(ctx, res.ID)
+}
+
+// successor is the id of the one run that may begin in place of another: a
+// second retry must not be a second run. It keeps the first one's time.
+func successor(id string) (string, error) {
+	of, err := uuid.Parse(id)
+	if err != nil {
+		return "", &abi.Error{Code: job.CodeIDInvalid, Message: fmt.Sprintf("%q is not the id of a run", id), Err: err}
+	}
+	next := uuid.NewSHA1(of, []byte("in place of"))
+	copy(next[:6], of[:6])
+	next[6] = 0x70 | next[6]&0x0f
+	return next.String(), nil
 }
 
 // Promote makes a delayed run due now. Errors: X_JOB_NOT_FOUND,

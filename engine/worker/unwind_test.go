@@ -322,6 +322,11 @@ func TestARetryOfARunThatWasUndoneIsAFreshRun(t *testing.T) {
 			t.Errorf("answered run %s with parent %s", fresh.ID, fresh.Parent)
 		}
 		r.ended(r.settles(fresh.ID), job.Done, "", 1)
+		// The first one is still dead: a retry of all dead runs must not run it anew
+		// each time.
+		if again, err := r.queue.Retry(t.Context(), store.RequeueParams{ID: id}); abi.CodeOf(err) != job.CodeNotRequeueable || !strings.Contains(err.Error(), fresh.ID) {
+			t.Errorf("a second retry answered run %s, %v", again.ID, err)
+		}
 		r.ended(r.get(id), job.Dead, "", 2)
 		s.want(t, "flight", "hotel", "undo hotel", "undo flight", "flight", "hotel")
 	})

@@ -121,7 +121,8 @@ func (e *Engine) Trouble() error { return e.worker.Trouble() }
 
 // Switch serves next from now on and answers what was served before. Attempts
 // under way finish on the module they began with.
-// Errors: X_MODULE_MISSING, X_INVALID without a manifest; nothing has changed then.
+// Errors: X_MODULE_MISSING, also after a drain; X_INVALID without a manifest. Nothing
+// has changed then.
 func (e *Engine) Switch(next Deployment) (Deployment, error) {
 	if next.Manifest == nil {
 		return Deployment{}, &abi.Error{Code: job.CodeInvalid, Message: "a deployment needs a manifest"}

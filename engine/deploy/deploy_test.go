@@ -324,3 +324,15 @@ func TestCloseClosesWhatNobodyHoldsAndTheRestLater(t *testing.T) {
 		t.Error("resolved after Close")
 	}
 }
+
+func TestASwitchAfterCloseIsRefusedAndKeepsNoGuest(t *testing.T) {
+	r := newRig(t, 4, guest("v1"), nil)
+	r.Close()
+	if _, err := r.Switch(enginetest.Serve(guest("v2"), nil)); abi.CodeOf(err) != job.CodeModuleMissing {
+		t.Errorf("error is %v", err)
+	}
+	r.isClosed("v1") // v2 is the caller's
+	if _, err := r.Resolve(t.Context(), "job", ""); err == nil {
+		t.Error("resolved after Close")
+	}
+}

@@ -93,8 +93,8 @@ func (r *Registry) Current() Deployment {
 // Switch makes next the current deployment at once and answers the one before.
 // Attempts under way go on with the guest they have. A guest that both
 // deployments share is not closed.
-// Errors: X_MODULE_MISSING for a job that next's guests cannot serve; nothing
-// has changed then.
+// Errors: X_MODULE_MISSING for a job that next's guests cannot serve, and after
+// Close; nothing has changed then, and next's guests are still the caller's.
 func (r *Registry) Switch(next Deployment) (Deployment, error) {
 	if err := check(next); err != nil {
 		return Deployment{}, err
@@ -105,6 +105,10 @@ func (r *Registry) Switch(next Deployment) (Deployment, error) {
 	}
 
 	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return Deployment{}, errClosed()
+	}
 	before := r.current
 	old := r.deployed()
 	r.current = next
@@ -129,6 +133,10 @@ func (r *Registry) Switch(next Deployment) (Deployment, error) {
 
 	r.close(closing)
 	return before, nil
+}
+
+func errClosed() error {
+	return &abi.Error{Code: job.CodeModuleMissing, Message: "no module is served any more: this process is stopping"}
 }
 
 // check reports the first job that d cannot serve.

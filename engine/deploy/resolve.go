@@ -32,7 +32,7 @@ func (r *Registry) Resolve(ctx context.Context, jobName, digest string) (Lease, 
 	r.mu.Lock()
 	if r.closed {
 		r.mu.Unlock()
-		return Lease{}, &abi.Error{Code: job.CodeModuleMissing, Message: "the registry is closed"}
+		return Lease{}, errClosed()
 	}
 	j, ok := r.current.Manifest.Jobs[jobName]
 	if !ok {

@@ -196,7 +196,7 @@ func (a *Attempt) commitEnqueue(ctx context.Context, name string, prepared []sto
 	a.at(res.At)
 	results := make([]abi.EnqueueResult, len(res.Enqueued))
 	for i, r := range res.Enqueued {
-		results[i] = abi.EnqueueResult{ID: r.ID, Deduped: r.Deduped}
+		results[i] = abi.EnqueueResult{ID: r.ID, Deduped: r.Deduped && r.ID != prepared[i].ID}
 	}
 	return results, nil
 }

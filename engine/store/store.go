@@ -283,7 +283,9 @@ type StepParams struct {
 	// Enqueue are the runs that commit with the record.
 	Enqueue []EnqueueParams
 	// OutputEnqueued makes the record's output the JSON array of
-	// abi.EnqueueResult of Enqueue, so that a replay answers the same ids.
+	// abi.EnqueueResult of Enqueue, so that a replay answers the same ids. An entry
+	// that is answered with its own ID is not deduped there: this write was made
+	// before, and its answer was lost.
 	OutputEnqueued bool
 	// Publish are the events that commit with the record.
 	Publish []EventParams

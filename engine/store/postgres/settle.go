@@ -393,7 +393,7 @@ func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams, 
 	}
 	named := make([]abi.EnqueueResult, len(b.results))
 	for i, e := range b.results {
-		named[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped}
+		named[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped && e.ID != st.Enqueue[i].ID}
 	}
 	output, err = json.Marshal(named)
 	return b, output, err

@@ -126,7 +126,7 @@ func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
 	if p.OutputEnqueued {
 		ids := make([]abi.EnqueueResult, len(out.Enqueued))
 		for i, e := range out.Enqueued {
-			ids[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped}
+			ids[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped && e.ID != p.Enqueue[i].ID}
 		}
 		var err error
 		if output, err = json.Marshal(ids); err != nil {

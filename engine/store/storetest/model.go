@@ -172,8 +172,8 @@ func (m *model) saveStep(r *modelRun, p store.StepParams) store.StepResult {
 	}
 	if p.OutputEnqueued {
 		results := []abi.EnqueueResult{}
-		for _, e := range out.Enqueued {
-			results = append(results, abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped})
+		for i, e := range out.Enqueued {
+			results = append(results, abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped && e.ID != p.Enqueue[i].ID})
 		}
 		output, _ = json.Marshal(results)
 		out.Output = output

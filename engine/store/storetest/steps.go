@@ -185,6 +185,21 @@ var stepTests = []test{
 			e.Fatalf("children %v", ids(kids))
 		}
 	}},
+	{"a record of an enqueue that is written again says the same", func(e *env) {
+		r := e.start("w", store.EnqueueParams{})
+		holder := e.add(store.EnqueueParams{Queue: "child", Key: "k"})
+		p := store.StepParams{Ref: refOf(r), Name: "enqueue:x:1", Kind: job.KindEnqueue, Status: job.StepCompleted, OutputEnqueued: true, Enqueue: []store.EnqueueParams{
+			e.params(store.EnqueueParams{Queue: "child", Parent: r.ID}),
+			e.params(store.EnqueueParams{Queue: "child", Key: "k", Parent: r.ID}),
+		}}
+		first, second := e.saveStep(p), e.saveStep(p)
+		if !bytes.Equal(first.Output, second.Output) || !bytes.Equal(e.steps(r.ID)[0].Output, first.Output) {
+			e.Fatalf("first %s, again %s", first.Output, second.Output)
+		}
+		if want := `[{"id":"` + p.Enqueue[0].ID + `"},{"id":"` + holder + `","deduped":true}]`; string(first.Output) != want {
+			e.Fatalf("output %s, want %s", first.Output, want)
+		}
+	}},
 	{"a step keeps its own output beside what it enqueues", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		res := e.saveStep(store.StepParams{Ref: refOf(r), Name: "a", Output: []byte("1"), Enqueue: []store.EnqueueParams{e.params(store.EnqueueParams{})}})

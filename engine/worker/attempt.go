@@ -103,7 +103,7 @@ func (a *attempt) execute() (v verdict) {
 	declared = lease.Job
 	memory = step.New(a.remember(lease))
 	a.memory.Store(memory)
-	if err := memory.Hydrate(a.ctx); err != nil {
+	if err := a.hydrate(memory); err != nil {
 		return a.unread(err)
 	}
 	if err := a.admissible(lease.Job); err != nil {
@@ -194,6 +194,15 @@ func (a *attempt) unserved(err error) verdict {
 	return verdict{params: store.SettleParams{
 		Ref: a.ref, Outcome: job.Shed, To: job.Delayed, Delay: parkDelay, Error: &failure,
 	}}
+}
+
+// hydrate reads the run's history. A read that hangs is given up: the worker
+// renews its lease meanwhile, so nothing else would ever end the attempt, whose
+// own time has not begun.
+func (a *attempt) hydrate(memory *step.Attempt) error {
+	ctx, cancel := context.WithTimeout(a.ctx, claimTimeout)
+	defer cancel()
+	return memory.Hydrate(ctx)
 }
 
 // unread hands back a run whose history the store did not give.

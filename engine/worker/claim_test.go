@@ -324,6 +324,28 @@ func TestARunWhoseHistoryCannotBeReadIsHandedBackUncounted(t *testing.T) {
 	})
 }
 
+func TestARunWhoseHistoryIsNeverAnsweredIsHandedBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(t *task) (any, error) { return nil, t.Sleep("nap", time.Second) }},
+			policy(func(p *job.RetryPolicy) { p.Attempts = 1 }))
+		hang := true
+		r.db.Between = onOp("ListSteps", func(ctx context.Context, call func() error) error {
+			if hang {
+				hang = false
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return call()
+		})
+		r.work(nil)
+		run := r.settles(r.enqueue("j"))
+		r.ended(run, job.Done, abi.CodeHostFailure, 1)
+		if run.Claims != 3 {
+			t.Errorf("%d claims, want the first, one handed back and the last", run.Claims)
+		}
+	})
+}
+
 func TestAClaimWhoseAnswerWasLostStrandsNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, handlers{

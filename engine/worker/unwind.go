@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/retry"
 	"github.com/jobrunner/runner/engine/step"
@@ -87,7 +87,7 @@ func (a *attempt) undoFailed(in judgement, f abi.Failure, record *store.StepPara
 	u, failure, _ := in.memory.Unwinding()
 	d := retry.Next(retry.Params{
 		Policy: in.job.Retry, Attempt: a.run.Attempt - u.From, MaxAttempts: a.run.MaxAttempts,
-		Kind: f.Kind, Wait: f.RetryAfter, Rand: rand.Float64,
+		Kind: f.Kind, Wait: f.RetryAfter, Rand: loop.Uniform,
 	})
 	attrs := []slog.Attr{
 		slog.String("run", a.run.ID), slog.String("job", a.run.Job), slog.Int("attempt", a.run.Attempt), slog.String("code", f.Code),

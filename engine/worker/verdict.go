@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wire"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/retry"
@@ -132,7 +132,7 @@ func (a *attempt) undisturbed(in judgement) verdict {
 		if again.Policy != nil && v.params.Outcome == job.Retried {
 			d := retry.Next(retry.Params{
 				Policy: *again.Policy, Attempt: again.Failures, MaxAttempts: math.MaxInt,
-				Kind: again.Failure.Kind, Wait: again.Failure.RetryAfter, Rand: rand.Float64,
+				Kind: again.Failure.Kind, Wait: again.Failure.RetryAfter, Rand: loop.Uniform,
 			})
 			v.params.To, v.params.Delay = d.To, d.Delay
 		}
@@ -197,7 +197,7 @@ func (a *attempt) decide(j *manifest.Job, f abi.Failure) retry.Decision {
 	}
 	return retry.Next(retry.Params{
 		Policy: policy, Attempt: a.run.Attempt, MaxAttempts: a.run.MaxAttempts,
-		Kind: f.Kind, Wait: f.RetryAfter, Rand: rand.Float64,
+		Kind: f.Kind, Wait: f.RetryAfter, Rand: loop.Uniform,
 	})
 }
 

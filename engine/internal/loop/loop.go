@@ -6,8 +6,27 @@ package loop
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
+
+// draw is what Uniform answers, if it is not random.
+var draw atomic.Pointer[func() float64]
+
+// Uniform is a random number from [0, 1), of which waits are spread.
+func Uniform() float64 {
+	if f := draw.Load(); f != nil {
+		return (*f)()
+	}
+	return rand.Float64()
+}
+
+// Draw has Uniform answer f, until restore is called: for simulations that are
+// to be repeated.
+func Draw(f func() float64) (restore func()) {
+	draw.Store(&f)
+	return func() { draw.Store(nil) }
+}
 
 // Backoff is a wait that doubles from Floor to Ceiling. The zero value of its
 // unexported part is a fresh start. It is not safe for concurrent use.
@@ -35,7 +54,7 @@ func Jitter(d time.Duration) time.Duration {
 	if spread <= 0 {
 		return d
 	}
-	return d - time.Duration(spread/2) + time.Duration(rand.Int64N(spread+1))
+	return d - time.Duration(spread/2) + time.Duration(Uniform()*float64(spread+1))
 }
 
 // Sleep waits for d or for ctx, and reports whether d has passed.

@@ -10,6 +10,7 @@ TIMEOUT     ?= 30m
 CHAOS_FOR   ?= 1m
 CHAOS_RUNS  ?= 1600
 CHAOS_SEED  ?= 0
+SEEDS       ?= 1000
 
 # demo and bench: sqlite, or postgres on a throwaway server of what is installed.
 # DATABASE_URL=… on the command line names another one; from the environment,
@@ -33,7 +34,7 @@ WASM_FLAGS    := -buildmode=c-shared -ldflags='-s -w' -trimpath
 RACE := ./engine/... ./host/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint examples plugins demo bench chaos fuzz clean
+.PHONY: help build test race lint examples plugins demo bench sim chaos fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -85,6 +86,10 @@ endif
 chaos: ## kill, pause, cut and crash a fleet for CHAOS_FOR (1m), then audit CHAOS_RUNS (1600)
 	$(GO) test ./cmd/runner/internal/chaostest -run Whatever -count=1 -v -timeout 0 \
 		-chaos.for=$(CHAOS_FOR) -chaos.runs=$(CHAOS_RUNS) -chaos.seed=$(CHAOS_SEED) -chaos.skew
+
+sim: ## simulate SEEDS (1000) fleets in virtual time; SEED=N replays one and prints its trail
+	$(GO) test -c -o $(BIN)/sim.test ./engine/sim
+	$(BIN)/sim.test -test.run Whatever $(if $(SEED),-sim.seed=$(SEED),-sim.first=0 -sim.seeds=$(SEEDS))
 
 fuzz: ## every fuzz test for FUZZTIME (10s) each
 	@set -e; for pkg in $$($(GO) list ./...); do \

@@ -60,6 +60,7 @@ var rooms = []room{
 	{"engine/backfill", []string{"engine/store", "engine/job", "engine/queue", "engine/internal/loop"}, "a backfill enqueues through the one path"},
 	{"engine/worker", []string{"engine/queue", "engine/step", "engine/deploy", "engine/limit", "engine/retry", "engine/metrics", "engine/store", "engine/manifest", "engine/job", "engine/internal/loop"}, "a worker runs any abi.Guest, on any store"},
 	{"engine/internal/enginetest", []string{"engine/..."}, "factories for tests"},
+	{"engine/sim", nil, "the simulator is tests: nothing of what runs may need it"},
 	{"engine/internal/*", nil, "service shape and signals are below every room that has a loop"},
 	{"engine", []string{
 		"engine/job", "engine/manifest", "engine/retry", "engine/limit", "engine/metrics", "engine/store", "engine/queue", "engine/event", "engine/step",

@@ -1,0 +1,177 @@
+package sim_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// bug is one that is planted, to see it found.
+type bug struct {
+	name  string
+	seeds uint64 // how many are enough to find it
+	// above stands between an engine and its connection: what it makes of one
+	// operation may be several, with anything between them.
+	above func(db store.Store, p *process) store.Store
+	// within stands in the database, beneath turns and account.
+	within func(db store.Store, w *world) store.Store
+}
+
+// planted are mistakes of the kinds that are made: each was made in some system
+// of this kind.
+var planted = []bug{
+	{name: "a fence without the ordinal", seeds: 60, within: func(db store.Store, w *world) store.Store { return &noOrdinal{db, w} }},
+	{name: "an answer before the record", seeds: 20, above: func(db store.Store, p *process) store.Store { return &early{Store: db} }},
+	{name: "a claim that hands out twice", seeds: 20, above: func(db store.Store, p *process) store.Store { return &twice{Store: db, p: p} }},
+	{name: "a fire in two transactions", seeds: 40, above: func(db store.Store, p *process) store.Store { return &twoWrites{db} }},
+	{name: "a lease judged by a process's clock", seeds: 20, above: func(db store.Store, p *process) store.Store { return &ownClock{db} }},
+	{name: "a settle without its step", seeds: 20, within: func(db store.Store, w *world) store.Store { return &forgetful{db} }},
+}
+
+// TestEveryPlantedBugIsFound shows that the simulation can fail: one mistake at a
+// time, and so many seeds to find it in.
+func TestEveryPlantedBugIsFound(t *testing.T) {
+	for _, b := range planted {
+		t.Run(b.name, func(t *testing.T) {
+			for seed := uint64(1); seed <= b.seeds; seed++ {
+				out := simulate(t, seed, b)
+				if out.fault == "" {
+					continue
+				}
+				t.Logf("found by seed %d after %d operations: %s", seed, out.steps, out.fault)
+				failed, alike := 1, 1
+				for range *again - 1 {
+					next := simulate(t, seed, b)
+					if next.fault != "" {
+						failed++
+					}
+					if next.sum == out.sum {
+						alike++
+					}
+				}
+				if *again > 1 {
+					t.Logf("of %d simulations of this seed %d failed, %d along the very same way", *again, failed, alike)
+				}
+				return
+			}
+			t.Errorf("%d seeds did not find it", b.seeds)
+		})
+	}
+}
+
+// noOrdinal lets a settle land for any claim of the worker that now has the run.
+type noOrdinal struct {
+	store.Store
+	w *world
+}
+
+func (s *noOrdinal) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	batch = append([]store.SettleParams(nil), batch...)
+	for i := range batch {
+		ref := &batch[i].Ref
+		if r := s.w.book.runs[ref.RunID]; r.State == job.Running && r.Worker == ref.Worker {
+			ref.Claim = r.Claims
+		}
+	}
+	return s.Store.Settle(ctx, batch)
+}
+
+// early answers that steps are recorded, and records them after that.
+type early struct {
+	store.Store
+	writes sync.WaitGroup
+}
+
+func (s *early) SaveSteps(_ context.Context, batch []store.StepParams) ([]store.StepResult, error) {
+	out := make([]store.StepResult, len(batch))
+	for i := range batch {
+		out[i] = store.StepResult{Landed: true, At: time.Now(), Status: batch[i].Status}
+		for _, e := range batch[i].Enqueue {
+			out[i].Enqueued = append(out[i].Enqueued, store.EnqueueResult{ID: e.ID})
+		}
+	}
+	batch = append([]store.StepParams(nil), batch...)
+	s.writes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+		defer cancel()
+		_, _ = s.Store.SaveSteps(ctx, batch)
+	})
+	return out, nil
+}
+
+// twice answers a claim that finds nothing with what the claim before it found:
+// a selection that is read and acted on in two steps.
+type twice struct {
+	store.Store
+	p    *process
+	mu   sync.Mutex
+	last []job.Run
+}
+
+func (s *twice) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
+	res, err := s.Store.Claim(ctx, p)
+	if err != nil {
+		return res, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(res.Runs) == 0 && !res.WorkerGone {
+		res.Runs, s.last = s.last, nil
+		return res, nil
+	}
+	s.last = res.Runs
+	return res, nil
+}
+
+// twoWrites fires a schedule by an enqueue and a move of the watermark, each of
+// which commits alone.
+type twoWrites struct{ store.Store }
+
+func (s *twoWrites) FireSchedule(ctx context.Context, p store.FireParams) (store.FireResult, error) {
+	runs, err := s.Store.Enqueue(ctx, p.Runs)
+	if err != nil {
+		return store.FireResult{}, err
+	}
+	p.Runs = nil
+	res, err := s.Store.FireSchedule(ctx, p)
+	res.Runs = runs
+	return res, err
+}
+
+// ownClock takes the runs of workers whose lease seems to be over by now, and
+// asks nobody whether it is.
+type ownClock struct{ store.Store }
+
+func (s *ownClock) Reclaim(ctx context.Context, p store.ReclaimParams) (store.ReclaimResult, error) {
+	res, err := s.Store.Reclaim(ctx, p)
+	if err != nil {
+		return res, err
+	}
+	workers, err := s.Store.ListWorkers(ctx)
+	if err != nil {
+		return res, err
+	}
+	for _, w := range workers {
+		if time.Until(w.ExpiresAt) < 0 {
+			if err := s.Store.Deregister(ctx, w.ID); err != nil {
+				return res, err
+			}
+		}
+	}
+	return res, nil
+}
+
+// forgetful loses what a settle said of a step: a run that sleeps does it again.
+type forgetful struct{ store.Store }
+
+func (s *forgetful) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	batch = append([]store.SettleParams(nil), batch...)
+	for i := range batch {
+		batch[i].Step = nil
+	}
+	return s.Store.Settle(ctx, batch)
+}

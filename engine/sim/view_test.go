@@ -1,0 +1,244 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// view is a process's connection to the database: every operation waits for its
+// turn, meets its fate and is entered in the book.
+type view struct {
+	store.Store // the database, or one with a planted bug
+	p           *process
+}
+
+func mutate[R any](v *view, ctx context.Context, op, what string, do func(context.Context) (R, error), saw func(R)) (R, error) {
+	return act(v.p, ctx, call{op: op, what: what}, do, saw)
+}
+
+func read[R any](v *view, ctx context.Context, op, what string, do func(context.Context) (R, error)) (R, error) {
+	return act(v.p, ctx, call{op: op, what: what, reads: true}, do, nil)
+}
+
+// none makes an operation without a result one with.
+func none(err error) (struct{}, error) { return struct{}{}, err }
+
+// labels names runs as the simulation does, so that two simulations of one seed
+// name them alike.
+func (v *view) labels(ids ...string) string {
+	var b strings.Builder
+	for i, id := range ids {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(v.p.w.book.label(id))
+	}
+	return b.String()
+}
+
+func (v *view) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
+	v.p.w.book.name(batch)
+	return mutate(v, ctx, "Enqueue", v.entries(batch),
+		func(ctx context.Context) ([]store.EnqueueResult, error) { return v.Store.Enqueue(ctx, batch) },
+		func(res []store.EnqueueResult) { v.p.w.book.enqueued("Enqueue", batch, res) })
+}
+
+func (v *view) EnqueueIf(ctx context.Context, batch []store.EnqueueParams, accept func([]store.EnqueueResult) error) ([]store.EnqueueResult, error) {
+	v.p.w.book.name(batch)
+	return mutate(v, ctx, "EnqueueIf", v.entries(batch),
+		func(ctx context.Context) ([]store.EnqueueResult, error) { return v.Store.EnqueueIf(ctx, batch, accept) },
+		func(res []store.EnqueueResult) { v.p.w.book.enqueued("EnqueueIf", batch, res) })
+}
+
+func (v *view) entries(batch []store.EnqueueParams) string {
+	ids := make([]string, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].ID
+	}
+	return v.labels(ids...)
+}
+
+func (v *view) FindLive(ctx context.Context, name, tenant, key string) (string, error) {
+	return read(v, ctx, "FindLive", name+" "+key, func(ctx context.Context) (string, error) { return v.Store.FindLive(ctx, name, tenant, key) })
+}
+
+func (v *view) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
+	return mutate(v, ctx, "Claim", fmt.Sprint(p.Queues),
+		func(ctx context.Context) (store.ClaimResult, error) { return v.Store.Claim(ctx, p) },
+		func(res store.ClaimResult) { v.p.w.book.claimed(p, res) })
+}
+
+func (v *view) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	var b strings.Builder
+	for i := range batch {
+		fmt.Fprintf(&b, "%s#%d:%s ", v.p.w.book.label(batch[i].Ref.RunID), batch[i].Ref.Claim, batch[i].Outcome)
+		if in := batch[i].Invoke; in != nil {
+			for j := range in.Start {
+				v.p.w.book.name([]store.EnqueueParams{in.Start[j].Run})
+			}
+		}
+	}
+	return mutate(v, ctx, "Settle", b.String(),
+		func(ctx context.Context) ([]store.SettleResult, error) { return v.Store.Settle(ctx, batch) },
+		func(res []store.SettleResult) { v.p.w.book.settled(batch, res) })
+}
+
+func (v *view) ListSteps(ctx context.Context, id string) ([]job.Step, error) {
+	return read(v, ctx, "ListSteps", v.labels(id), func(ctx context.Context) ([]job.Step, error) { return v.Store.ListSteps(ctx, id) })
+}
+
+func (v *view) SaveSteps(ctx context.Context, batch []store.StepParams) ([]store.StepResult, error) {
+	var b strings.Builder
+	for i := range batch {
+		fmt.Fprintf(&b, "%s#%d/%s:%s ", v.p.w.book.label(batch[i].Ref.RunID), batch[i].Ref.Claim, batch[i].Name, batch[i].Status)
+		v.p.w.book.name(batch[i].Enqueue)
+	}
+	return mutate(v, ctx, "SaveSteps", b.String(),
+		func(ctx context.Context) ([]store.StepResult, error) { return v.Store.SaveSteps(ctx, batch) },
+		func(res []store.StepResult) { v.p.w.book.saved(batch, res) })
+}
+
+func (v *view) Register(ctx context.Context, p store.RegisterParams) error {
+	_, err := mutate(v, ctx, "Register", "",
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.Register(ctx, p)) },
+		func(struct{}) { v.p.w.book.registered(v.p, p) })
+	return err
+}
+
+func (v *view) Renew(ctx context.Context, p store.RenewParams) (store.RenewResult, error) {
+	return mutate(v, ctx, "Renew", "",
+		func(ctx context.Context) (store.RenewResult, error) { return v.Store.Renew(ctx, p) },
+		func(res store.RenewResult) { v.p.w.book.renewed(p, res) })
+}
+
+func (v *view) Deregister(ctx context.Context, id string) error {
+	_, err := mutate(v, ctx, "Deregister", "",
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.Deregister(ctx, id)) },
+		func(struct{}) { v.p.w.book.deregistered(v.p, id) })
+	return err
+}
+
+func (v *view) Reclaim(ctx context.Context, p store.ReclaimParams) (store.ReclaimResult, error) {
+	return mutate(v, ctx, "Reclaim", "",
+		func(ctx context.Context) (store.ReclaimResult, error) { return v.Store.Reclaim(ctx, p) },
+		func(res store.ReclaimResult) { v.p.w.book.reclaimed(res) })
+}
+
+func (v *view) Purge(ctx context.Context, limit int) (int, error) {
+	return mutate(v, ctx, "Purge", "",
+		func(ctx context.Context) (int, error) { return v.Store.Purge(ctx, limit) },
+		func(n int) {
+			if n > 0 {
+				v.p.w.book.refresh("Purge")
+			}
+		})
+}
+
+func (v *view) LeadSchedules(ctx context.Context, p store.LeadParams) (store.LeadResult, error) {
+	return mutate(v, ctx, "LeadSchedules", "",
+		func(ctx context.Context) (store.LeadResult, error) { return v.Store.LeadSchedules(ctx, p) },
+		func(res store.LeadResult) { v.p.w.book.led(res) })
+}
+
+func (v *view) ReleaseSchedules(ctx context.Context, holder string) error {
+	_, err := mutate(v, ctx, "ReleaseSchedules", "",
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.ReleaseSchedules(ctx, holder)) }, nil)
+	return err
+}
+
+func (v *view) FireSchedule(ctx context.Context, p store.FireParams) (store.FireResult, error) {
+	v.p.w.book.name(p.Runs)
+	return mutate(v, ctx, "FireSchedule", p.Name+" "+p.Occurrence.UTC().Format(time.TimeOnly),
+		func(ctx context.Context) (store.FireResult, error) { return v.Store.FireSchedule(ctx, p) },
+		func(res store.FireResult) { v.p.w.book.fired(p, res) })
+}
+
+func (v *view) PauseSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	return mutate(v, ctx, "PauseSchedule", p.Name,
+		func(ctx context.Context) (store.Schedule, error) { return v.Store.PauseSchedule(ctx, p) },
+		func(store.Schedule) { v.p.w.book.paused(p.Name, true) })
+}
+
+func (v *view) ResumeSchedule(ctx context.Context, p store.ScheduleParams) (store.Schedule, error) {
+	return mutate(v, ctx, "ResumeSchedule", p.Name,
+		func(ctx context.Context) (store.Schedule, error) { return v.Store.ResumeSchedule(ctx, p) },
+		func(store.Schedule) { v.p.w.book.paused(p.Name, false) })
+}
+
+func (v *view) Cancel(ctx context.Context, p store.CancelParams) (job.Run, error) {
+	return mutate(v, ctx, "Cancel", v.labels(p.ID),
+		func(ctx context.Context) (job.Run, error) { return v.Store.Cancel(ctx, p) },
+		func(job.Run) { v.p.w.book.refresh("Cancel") })
+}
+
+func (v *view) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, error) {
+	return mutate(v, ctx, "Requeue", v.labels(p.ID)+" "+p.FromStep,
+		func(ctx context.Context) (job.Run, error) { return v.Store.Requeue(ctx, p) },
+		func(job.Run) { v.p.w.book.requeued(p) })
+}
+
+func (v *view) Promote(ctx context.Context, p store.PromoteParams) (job.Run, error) {
+	return mutate(v, ctx, "Promote", v.labels(p.ID),
+		func(ctx context.Context) (job.Run, error) { return v.Store.Promote(ctx, p) },
+		func(job.Run) { v.p.w.book.refresh("Promote") })
+}
+
+func (v *view) Delete(ctx context.Context, p store.DeleteParams) (job.Run, error) {
+	return mutate(v, ctx, "Delete", v.labels(p.ID),
+		func(ctx context.Context) (job.Run, error) { return v.Store.Delete(ctx, p) },
+		func(job.Run) { v.p.w.book.deleted(p.ID) })
+}
+
+func (v *view) Publish(ctx context.Context, batch []store.EventParams) ([]store.EventResult, error) {
+	return mutate(v, ctx, "Publish", fmt.Sprint(len(batch)),
+		func(ctx context.Context) ([]store.EventResult, error) { return v.Store.Publish(ctx, batch) },
+		func([]store.EventResult) { v.p.w.book.refresh("Publish") })
+}
+
+func (v *view) PendingEvent(ctx context.Context, p store.WaitParams) (bool, error) {
+	return read(v, ctx, "PendingEvent", p.Topic+" "+p.Key, func(ctx context.Context) (bool, error) { return v.Store.PendingEvent(ctx, p) })
+}
+
+func (v *view) PurgeEvents(ctx context.Context, limit int) (int, error) {
+	return mutate(v, ctx, "PurgeEvents", "",
+		func(ctx context.Context) (int, error) { return v.Store.PurgeEvents(ctx, limit) }, nil)
+}
+
+func (v *view) Get(ctx context.Context, id string) (job.Run, error) {
+	return read(v, ctx, "Get", v.labels(id), func(ctx context.Context) (job.Run, error) { return v.Store.Get(ctx, id) })
+}
+
+func (v *view) List(ctx context.Context, p store.ListParams) ([]job.Run, error) {
+	return read(v, ctx, "List", string(p.State), func(ctx context.Context) ([]job.Run, error) { return v.Store.List(ctx, p) })
+}
+
+func (v *view) ListSchedules(ctx context.Context) ([]store.Schedule, error) {
+	return read(v, ctx, "ListSchedules", "", v.Store.ListSchedules)
+}
+
+func (v *view) Now(ctx context.Context) (time.Time, error) {
+	return read(v, ctx, "Now", "", v.Store.Now)
+}
+
+// Stats feed gauges, on which nothing depends.
+func (v *view) Stats(ctx context.Context) (store.Stats, error) {
+	if v.p.dead.Load() {
+		<-ctx.Done()
+		return store.Stats{}, ctx.Err()
+	}
+	return v.Store.Stats(ctx)
+}
+
+// Wakes loses some: they are hints.
+func (v *view) Wakes(wake func(queue string)) (stop func()) {
+	return v.Store.Wakes(func(queue string) {
+		if !v.p.dead.Load() && (v.p.w.calm.Load() || v.p.w.dice("wake", v.p.name, queue, time.Now()).IntN(4) > 0) {
+			wake(queue)
+		}
+	})
+}

@@ -43,12 +43,20 @@ func TestEveryTestThatTheContractNamesExists(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	rules := 0
-	for _, line := range strings.Split(string(page), "\n") {
+	heading, under := "", 1 // what the line is under, and how many rules were there
+	for _, line := range append(strings.Split(string(page), "\n"), "## the end") {
+		if h, ok := strings.CutPrefix(line, "## "); ok {
+			if under == 0 {
+				t.Errorf("there is no rule under %q", heading)
+			}
+			heading, under = h, 0
+		}
 		cells := strings.Split(line, " | ")
 		if !strings.HasPrefix(line, "| ") || len(cells) != 3 || strings.HasPrefix(line, "| id ") {
 			continue
 		}
 		rules++
+		under++
 		id, held := strings.TrimPrefix(cells[0], "| "), strings.TrimSuffix(cells[2], " |")
 		if seen[id] {
 			t.Errorf("two rules are called %s", id)

@@ -69,5 +69,8 @@ func settleSize(p *store.SettleParams) int {
 	for i := range p.Enqueue {
 		n += len(p.Enqueue[i].Input)
 	}
+	for i := range p.Log {
+		n += p.Log[i].Size()
+	}
 	return n
 }

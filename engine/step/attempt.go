@@ -75,6 +75,7 @@ type Attempt struct {
 	children int                          // records of live ones
 	progress atomic.Pointer[job.Progress] // read from outside while the guest runs
 	logged   int                          // bytes, as abi.MaxLog counts them
+	log      logBuffer
 	ceiling  ceiling
 }
 

@@ -8,19 +8,26 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 )
 
-// Log writes a guest's line to the process's log. Lines of ground that an
-// earlier attempt covered were written by it and are dropped. So is what goes
-// beyond abi.MaxLog: a handler that logs in a loop would fill the disk that the
-// database may be on.
+// Log writes a guest's line to the process's log, and keeps it for the run's: the
+// last ones are saved. Lines of ground that an earlier attempt covered were
+// written by it and are dropped. The process's log ends at abi.MaxLog: a handler
+// that logs in a loop would fill the disk that the database may be on.
+//
+// What the process does not log for its level is kept all the same, but for debug.
 func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 	l := slog.Level(int(level)*4 - 4)
-	if a.Replaying() || !a.p.Logger.Enabled(ctx, l) {
+	if a.Replaying() {
 		return
 	}
-	if a.logged > abi.MaxLog {
+	enabled := a.p.Logger.Enabled(ctx, l)
+	if !enabled && l < slog.LevelInfo {
 		return
 	}
 	line = cut(line, abi.MaxLogLine)
+	a.log.add(job.LogLine{At: a.now(), Level: levelName(l), Step: a.open.name, Text: line})
+	if !enabled || a.logged > abi.MaxLog {
+		return
+	}
 	if a.logged += len(line) + abi.LogLineCost; a.logged > abi.MaxLog {
 		l, line = slog.LevelWarn, logFull
 	}
@@ -35,6 +42,19 @@ func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 		attrs = append(attrs, slog.String("step", a.open.name))
 	}
 	a.p.Logger.LogAttrs(ctx, l, line, attrs...)
+}
+
+// levelName is a level as it is stored.
+func levelName(l slog.Level) string {
+	switch {
+	case l < slog.LevelInfo:
+		return job.LogDebug
+	case l < slog.LevelWarn:
+		return job.LogInfo
+	case l < slog.LevelError:
+		return job.LogWarn
+	}
+	return job.LogError
 }
 
 // logFull is logged once, instead of the line that would go beyond abi.MaxLog.

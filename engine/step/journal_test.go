@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
 )
 
 func TestLinesOfCoveredGroundAreDropped(t *testing.T) {
@@ -80,4 +81,47 @@ func TestProgressKeepsTheLatestUsableReport(t *testing.T) {
 	if p == nil || p.Permille != 500 || len(p.Note) > abi.MaxProgressNote || !strings.HasPrefix(p.Note, "éé") {
 		t.Errorf("progress is %+v", p)
 	}
+}
+
+// (LG2, LG3)
+func TestTheLastLinesOfAnAttemptAreKept(t *testing.T) {
+	r := newRig(t)
+	r.log = slog.New(slog.DiscardHandler) // of a process that logs nothing
+	a := r.begin("w1")
+	if got := a.UnsavedLog(); got != nil {
+		t.Fatalf("nothing was logged, and kept is %+v", got)
+	}
+	a.Log(a.ctx, abi.LevelDebug, "quiet")
+	a.Log(a.ctx, abi.LevelWarn, "before")
+	if _, err := a.StepBegin(a.ctx, "one", 0); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 * job.MaxLogLines {
+		a.Log(a.ctx, abi.LevelInfo, "inside")
+	}
+	got := a.UnsavedLog()
+	if len(got) != job.MaxLogLines || got[0].Seq != 2*job.MaxLogLines+2 || got[0].Step != "one" || got[0].Level != job.LogInfo || got[0].At.IsZero() {
+		t.Fatalf("kept %d lines, the first %+v", len(got), got[0])
+	}
+	a.LogSaved(got[len(got)-2].Seq)
+	if left := a.UnsavedLog(); len(left) != 1 || left[0].Seq != 3*job.MaxLogLines+1 {
+		t.Fatalf("after a save there is %+v", left)
+	}
+	a.LogSaved(left(a))
+	for range job.MaxLogBytes/abi.MaxLogLine + 3 {
+		a.Log(a.ctx, abi.LevelError, strings.Repeat("x", 2*abi.MaxLogLine))
+	}
+	size := 0
+	for _, l := range a.UnsavedLog() {
+		size += l.Size()
+	}
+	if size > job.MaxLogBytes || size < job.MaxLogBytes-abi.MaxLogLine-10 {
+		t.Errorf("kept %d bytes", size)
+	}
+}
+
+// left is the place of the latest line.
+func left(a *attempt) int64 {
+	lines := a.UnsavedLog()
+	return lines[len(lines)-1].Seq
 }

@@ -22,6 +22,7 @@ type Store interface {
 	Clock
 	Enqueuer
 	Events
+	Logs
 	Notifier
 	Pauser
 	Schedules
@@ -240,6 +241,8 @@ type SettleParams struct {
 	// Invoked says that the run may have live children. It is needed with To
 	// terminal only.
 	Invoked bool
+	// Log are lines of the attempt that are not saved yet, as in LogParams.
+	Log []job.LogLine
 	// Enqueue are runs that commit with the end: only the write that ends the
 	// attempt inserts them, a repeat of it does not. They go in after all ends of
 	// the batch, whose keys they may take.

@@ -59,6 +59,7 @@ func (w *Worker) heartbeat(s *session) {
 			w.lostRun(s, l)
 		}
 		w.giveUpStuck(s)
+		w.saveLogs(s)
 		timer.Reset(interval)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -32,7 +33,8 @@ type session struct {
 	stop  chan struct{} // closed to end its heartbeat
 	began time.Time     // start of the last renewal that landed; the heartbeat's
 
-	queues []string // that the store knows of; the heartbeat's
+	queues []string    // that the store knows of; the heartbeat's
+	saving atomic.Bool // lines are being saved
 }
 
 // register announces a new session.

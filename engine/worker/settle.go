@@ -49,6 +49,9 @@ func (a *attempt) write(v verdict, took time.Duration) {
 		a.finish()
 		return
 	}
+	if m := a.memory.Load(); m != nil {
+		v.params.Log = m.UnsavedLog()
+	}
 	if p := &v.params; p.To.Terminal() {
 		p.Parent = a.run.Parent
 		// Who did not come as far as reading the history cannot know.

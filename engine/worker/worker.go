@@ -22,6 +22,8 @@ type Store interface {
 	store.Admin
 	store.Notifier
 	store.Pauser
+	// SaveLogs is store.Logs's.
+	SaveLogs(ctx context.Context, batch []store.LogParams) error
 	// PurgeEvents is store.Events's.
 	PurgeEvents(ctx context.Context, limit int) (int, error)
 	store.Workers

@@ -122,6 +122,10 @@ func (s *Store) SaveSteps(ctx context.Context, b []store.StepParams) ([]store.St
 	return through(s, ctx, "SaveSteps", func() ([]store.StepResult, error) { return s.Store.SaveSteps(ctx, b) })
 }
 
+func (s *Store) SaveLogs(ctx context.Context, b []store.LogParams) error {
+	return s.do(ctx, "SaveLogs", func() error { return s.Store.SaveLogs(ctx, b) })
+}
+
 func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 	return s.do(ctx, "Register", func() error { return s.Store.Register(ctx, p) })
 }

@@ -56,6 +56,8 @@ WITH ended AS (
   DELETE FROM {schema}.attempts a USING u WHERE a.run_id {of_u}
 ), inputs AS (
   DELETE FROM {schema}.inputs i USING u WHERE i.run_id {of_u}
+), logs AS (
+  DELETE FROM {schema}.logs l USING u WHERE l.run_id {of_u}
 ), counted AS (
   INSERT INTO {schema}.tally (queue, state, n) SELECT queue, state, -1 FROM f
 ), {forget_keys}

@@ -4,7 +4,7 @@ GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON {schema}.schema_version TO {role};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.waiting, {schema}.running, {schema}.finished, {schema}.live_keys,
   {schema}.inputs, {schema}.steps, {schema}.attempts, {schema}.workers, {schema}.tally, {schema}.schedules,
-  {schema}.events, {schema}.invocations, {schema}.invokers, {schema}.openings, {schema}.rates, {schema}.pauses TO {role};
+  {schema}.events, {schema}.invocations, {schema}.invokers, {schema}.logs, {schema}.openings, {schema}.rates, {schema}.pauses TO {role};
 GRANT SELECT, INSERT, DELETE ON {schema}.audit TO {role};
 GRANT USAGE ON SEQUENCE {schema}.step_ordinal TO {role};
 GRANT EXECUTE ON FUNCTION {schema}.extend(integer), {schema}.drop_expired(timestamptz) TO {role};

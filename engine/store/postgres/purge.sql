@@ -10,6 +10,8 @@ WITH gone AS (
   DELETE FROM {schema}.attempts a USING gone u WHERE a.run_id {of_u}
 ), inputs AS (
   DELETE FROM {schema}.inputs i USING gone u WHERE i.run_id {of_u}
+), logs AS (
+  DELETE FROM {schema}.logs l USING gone u WHERE l.run_id {of_u}
 ), counted AS (
   INSERT INTO {schema}.tally (queue, state, n) SELECT queue, state, -count(*) FROM gone GROUP BY queue, state
 )

@@ -122,6 +122,7 @@ type settling struct {
 	done    []int // completed, and no more to it
 	other   []int
 	family  family
+	logs    logs
 	wake    []string
 	resting []resting
 }
@@ -150,6 +151,7 @@ func (s *Store) newSettling(batch []store.SettleParams, round []int, out []store
 			continue // no run has that id
 		}
 		p := &batch[i]
+		g.logs.add(p.Ref, p.Log)
 		if p.To.Terminal() {
 			g.family.add(p.Ref.RunID, p.Parent)
 		}
@@ -209,7 +211,8 @@ func (g *settling) calls() []call {
 			g.resting, g.wake = append(g.resting, r), append(g.wake, r.queue)
 		})...)
 	}
-	return calls
+	// While the runs are held.
+	return append(g.logs.calls(), calls...)
 }
 
 func (g *settling) doneCall() call {

@@ -17,7 +17,7 @@ var (
 	qForgetRates = named("forget_rates")
 	qExpiredRuns = named("expired_runs")
 	qDeleteRun   = []*statement{
-		named("delete_run_steps"), named("delete_run_attempts"), named("delete_run_payload"), named("delete_run"),
+		named("delete_run_steps"), named("delete_run_attempts"), named("delete_run_payload"), named("delete_run_log"), named("delete_run"),
 	}
 )
 

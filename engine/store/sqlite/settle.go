@@ -106,6 +106,9 @@ func (t *tx) settle(p *store.SettleParams) (ended bool, res store.SettleResult, 
 		res, err = t.settledBefore(p.Ref)
 		return false, res, err
 	}
+	if err := t.saveLog(&h, p.Ref.Claim, p.Log); err != nil {
+		return false, store.SettleResult{}, err
+	}
 	var saved store.StepResult
 	if p.Step != nil {
 		if saved, err = t.saveStep(&h, p.Step); err != nil {

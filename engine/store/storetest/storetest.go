@@ -75,6 +75,7 @@ func Run(t *testing.T, open Factory) {
 		{"Pause", pauseTests},
 		{"Settle", settleTests},
 		{"Follow", followTests},
+		{"Logs", logTests},
 		{"Steps", stepTests},
 		{"Events", eventTests},
 		{"Invoke", invokeTests},

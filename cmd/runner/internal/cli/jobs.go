@@ -29,7 +29,7 @@ waits for a person) and cancelled.`,
   runner jobs retry --state dead --job charge-card --since 24h`,
 		GroupID: groupOperate,
 	}
-	return e.group(cmd, newJobsLs(e), newJobsShow(e), newJobsWait(e), newJobsCancel(e), newJobsRetry(e), newJobsPromote(e), newJobsDelete(e))
+	return e.group(cmd, newJobsLs(e), newJobsShow(e), newJobsLogs(e), newJobsWait(e), newJobsCancel(e), newJobsRetry(e), newJobsPromote(e), newJobsDelete(e))
 }
 
 func newJobsLs(e *env) *cobra.Command {
@@ -131,7 +131,7 @@ func newJobsShow(e *env) *cobra.Command {
 		Use:   "show ID…",
 		Short: "Show a run with its attempts, steps and errors",
 		Long: `Show everything that is known of a run: what it is, and what happened to it in
-order: attempts, steps with their recorded outputs, sleeps and errors. With several ids
+order: attempts, steps with their recorded outputs, sleeps, errors, and what was logged. With several ids
 they are shown one after the other, with --json as one document each.
 
 ID may be the beginning of an id, if no other run's begins so. Values of keys that
@@ -186,6 +186,9 @@ func readHistory(ctx context.Context, s store.Store, id string) (history, error)
 		return history{}, err
 	}
 	if h.steps, err = s.ListSteps(ctx, id); err != nil {
+		return history{}, err
+	}
+	if h.log, err = s.ListLogs(ctx, store.ListLogsParams{Run: id}); err != nil {
 		return history{}, err
 	}
 	h.audit, err = s.Audit(ctx, store.AuditParams{Kind: store.AuditRun, Subject: id})

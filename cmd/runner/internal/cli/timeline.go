@@ -18,6 +18,7 @@ type history struct {
 	run      job.Run
 	attempts []job.AttemptRecord
 	steps    []job.Step
+	log      store.ListLogsResult
 	audit    []store.AuditEntry // newest first, the latest 100
 }
 
@@ -66,6 +67,16 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 	}
 	for _, s := range h.steps {
 		evs = append(evs, stepEvent(s, show))
+	}
+	for i, l := range h.log.Lines {
+		if i == 0 && h.log.Dropped > 0 {
+			evs = append(evs, event{at: l.At, what: "log", detail: droppedText(h.log.Dropped), rank: 2})
+		}
+		detail := l.Text
+		if l.Step != "" {
+			detail = l.Step + ": " + detail
+		}
+		evs = append(evs, event{at: l.At, what: "log", state: l.Level, detail: detail, rank: 2})
 	}
 	for _, a := range h.audit {
 		evs = append(evs, event{at: a.At, what: "operator", state: string(a.Verb), detail: join("by "+a.By, a.Detail), rank: 5})

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 var epoch = time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
@@ -34,6 +35,10 @@ func retriedRun() history {
 			{Name: "mail", Seq: 2, Kind: job.KindStep, Status: job.StepCompleted, Attempts: 1, Output: []byte(`null`), StartedAt: after(25 * time.Millisecond), FinishedAt: after(1050 * time.Millisecond)},
 			{Name: "cool-off", Seq: 3, Kind: job.KindSleep, Status: job.StepSleeping, WakeAt: after(time.Hour), StartedAt: after(1060 * time.Millisecond), FinishedAt: after(1060 * time.Millisecond)},
 		},
+		log: store.ListLogsResult{Dropped: 2, Lines: []job.LogLine{
+			{Seq: 3, At: after(30 * time.Millisecond), Attempt: 1, Level: job.LogWarn, Step: "mail", Text: "greylisted\x1b[31m"},
+			{Seq: 4, At: after(time.Hour + time.Millisecond), Attempt: 2, Level: job.LogInfo, Text: "awake"},
+		}},
 	}
 }
 
@@ -52,12 +57,15 @@ AT       WHAT            STATE      TOOK  DETAIL
 +0.000s  run             enqueued         by cli
 +0.005s  attempt 1       claimed          by w1
 +0.020s  step create     completed  14ms  {"id":7,"secret":"[hidden]"}
++0.030s  log                              2 earlier lines are not kept any more
++0.030s  log             warn             mail: greylisted�[31m
 +0.040s  attempt 1       retried    35ms  X_MAIL: no route�[31m, due again in 1s
 +1.040s  attempt 2       claimed          by w1
 +1.050s  step mail       completed  1s    1 failed, null
 +1.060s  sleep cool-off  sleeping         until 2026-03-01T10:00:00.000Z
 +1.060s  attempt 2       suspended  20ms  due again in 59m58s
 +1h      attempt 2       claimed          by w2
++1h      log             info             awake
 +1h      attempt 2       completed  20ms
 +1h      run             done       1h    {"ok":true}
 `

@@ -71,6 +71,8 @@ type historyView struct {
 	runView
 	Attempts []attemptView `json:"attempts"`
 	History  []stepView    `json:"history"`
+	Logs     []logView     `json:"logs"`
+	Dropped  int64         `json:"logs_dropped,omitempty"`
 	Audit    []auditView   `json:"audit"`
 }
 
@@ -119,6 +121,7 @@ func viewHistory(h history, show func([]byte) json.RawMessage) historyView {
 			FinishedAt: s.FinishedAt, WakeAt: s.WakeAt, Topic: s.Topic, EventKey: s.EventKey, Child: s.Child, Output: show(s.Output), Error: viewFailure(s.Error),
 		})
 	}
+	v.Logs, v.Dropped = viewLog(h.log.Lines), h.log.Dropped
 	for _, a := range h.audit {
 		v.Audit = append(v.Audit, auditView(a))
 	}

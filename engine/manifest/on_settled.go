@@ -63,6 +63,11 @@ func (l *loader) fitsEnding(j, told *Job, t *table) {
 				"have the schema accept run, job, tenant, outcome, state, code, attempts, output and output_bytes, or leave it out")
 			return
 		}
+		if _, err := told.Gate(input, e.Run); err != nil {
+			t.bad("on_settled", CodeTemplate, "names "+told.Name+", whose concurrency key cannot be made of an ending such as "+string(input)+": "+messageOf(err),
+				"make it of run, job, outcome, state or attempts (or tenant, if there is one)")
+			return
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"log/slog"
 	"strconv"
 
 	"github.com/jobrunner/runner/engine/job"
@@ -43,8 +44,14 @@ func (q *Queue) Follow(r *job.Run, outcome job.Outcome, to job.State, failure *j
 	if err != nil {
 		return nil, err
 	}
+	gate, err := gateFor(j, input, id)
+	if err != nil {
+		// The manifest checked it for every form of an ending. A run that tells is
+		// worth more than its limit, and the end of the other must not wait for it.
+		q.log.Warn("jobs.on-settled.no-limit", slog.String("run", r.ID), slog.String("job", j.Name), slog.Any("error", err))
+	}
 	return []store.EnqueueParams{{
-		ID: id, Job: j.Name, Queue: j.Queue, Tenant: r.Tenant, Key: "settled:" + r.ID + ":" + strconv.FormatInt(r.Claims, 10), Input: input,
+		ID: id, Job: j.Name, Queue: j.Queue, Tenant: r.Tenant, Key: "settled:" + r.ID + ":" + strconv.FormatInt(r.Claims, 10), Gate: gate, Input: input,
 		Priority: j.Priority, MaxAttempts: max(j.Retry.Attempts, 1),
 		Parent: r.ID, EnqueuedBy: byEnding, Traceparent: r.Traceparent,
 	}}, nil

@@ -132,7 +132,8 @@ func newJobsShow(e *env) *cobra.Command {
 		Short: "Show a run with its attempts, steps and errors",
 		Long: `Show everything that is known of a run: what it is, and what happened to it in
 order: attempts, steps with their recorded outputs, sleeps, errors and what was
-logged. With several ids they are shown one after the other, with --json as one document each.
+logged. With several ids they are shown one after the other, with --json as one document
+each.
 
 ID may be the beginning of an id, if no other run's begins so. Values of keys that
 look secret (password, token, secret and their like) are hidden, and so is what is

@@ -35,6 +35,9 @@ const (
 	MaxEnqueueBytes = 16 << 20
 	// MaxInvoke bounds the children of one run that are live at a time.
 	MaxInvoke = 256
+	// MaxInvokeDepth bounds the runs that wait for one another in a row, so that
+	// one which invokes itself comes to an end.
+	MaxInvokeDepth = 100
 	// MaxProgressNote bounds a progress note, in bytes.
 	MaxProgressNote = 200
 	// MaxJSONDepth bounds the nesting of any JSON that crosses the boundary.

@@ -144,6 +144,37 @@ func TestAFanOutKeepsItsLimitAndItsOrder(t *testing.T) {
 	})
 }
 
+// A job that invokes itself is refused at a depth, and each run of the chain
+// hears of it, down to the first.
+func TestAJobThatInvokesItselfEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := 0
+		g := &enginetest.Guest{Name: "v1", Handlers: map[string]enginetest.Handler{
+			"parent": func(t *enginetest.Task) (any, error) {
+				results, err := t.Invoke(1, abi.EnqueueParams{Job: "parent", Input: []byte("1"), Key: "of " + t.Attempt.Meta.RunID})
+				var r *abi.Refusal
+				if errors.As(err, &r) {
+					if refused++; r.Code != abi.CodeLimit {
+						return nil, err
+					}
+					return 1, nil
+				}
+				if err != nil || results[0].Failure != nil {
+					return nil, fmt.Errorf("%v, %+v", err, results)
+				}
+				var depth int
+				err = json.Unmarshal(results[0].Output, &depth)
+				return depth + 1, err
+			},
+		}}
+		e := serve(t, g)
+		r := ends(t, e, enqueued(t, e, "parent"))
+		if want := fmt.Sprint(abi.MaxInvokeDepth + 1); r.State != job.Done || string(r.Output) != want || refused != 1 {
+			t.Errorf("the first run is %s with a depth of %s, want %s, and %d were refused: %+v", r.State, r.Output, want, refused, r.Error)
+		}
+	})
+}
+
 func TestACancelledParentStopsItsChildren(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &enginetest.Guest{Name: "v1", Handlers: map[string]enginetest.Handler{

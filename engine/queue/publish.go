@@ -8,6 +8,7 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wire"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -91,6 +92,18 @@ func PrepareEvent(e Event) (store.EventParams, error) {
 // Errors: X_JOB_PAGE_INVALID.
 func (q *Queue) Events(ctx context.Context, p store.ListEventsParams) ([]job.Event, error) {
 	return q.store.ListEvents(ctx, p)
+}
+
+// InvokeDepth answers how many runs wait for this one, each for the next, counted
+// to most. It outlasts a store that is away for as long as ctx lives.
+func (q *Queue) InvokeDepth(ctx context.Context, runID string, most int) (int, error) {
+	backoff := loop.Backoff{Floor: retryFloor, Ceiling: retryCeiling}
+	for {
+		n, err := q.store.InvokeDepth(ctx, runID, most)
+		if err == nil || !transient(err) || !loop.Sleep(ctx, backoff.Next()) {
+			return n, err
+		}
+	}
 }
 
 // PendingEvent reports whether a wait would be ended by an event that has come.

@@ -21,6 +21,7 @@ type Queue interface {
 	SaveStep(ctx context.Context, p store.StepParams) (store.StepResult, error)
 	Prepare(requests []queue.Request) ([]store.EnqueueParams, error)
 	FindLive(ctx context.Context, p *store.EnqueueParams) (string, error)
+	InvokeDepth(ctx context.Context, runID string, most int) (int, error)
 	PendingEvent(ctx context.Context, p store.WaitParams) (bool, error)
 	Retention(jobName string) time.Duration
 }

@@ -64,11 +64,29 @@ func (a *Attempt) Invoke(ctx context.Context, runs []abi.EnqueueParams, limit in
 		}
 		return results, a.clock, nil
 	}
+	if len(start) > 0 && a.p.Run.Parent != "" && a.unwind == nil {
+		if err := a.checkDepth(ctx); err != nil {
+			return nil, time.Time{}, err
+		}
+	}
 	suspend, err := a.startChildren(runs, names, start, live, limit)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	return nil, time.Time{}, suspend
+}
+
+// checkDepth refuses children to a run that too many wait for in a row: one that
+// invokes itself would go on until the disk is full.
+func (a *Attempt) checkDepth(ctx context.Context) error {
+	depth, err := a.p.Queue.InvokeDepth(ctx, a.p.Run.ID, abi.MaxInvokeDepth)
+	if err != nil || depth < abi.MaxInvokeDepth {
+		return err
+	}
+	return &abi.Refusal{Code: abi.CodeLimit, Failure: abi.Failure{
+		Kind: abi.FailTerminal, Message: fmt.Sprintf("%d runs wait for this one, each for the next; it cannot invoke any", abi.MaxInvokeDepth),
+		Fix: "let a job that invokes itself come to an end sooner, or enqueue what nobody waits for",
+	}}
 }
 
 // childFailure is how a child's end is answered.

@@ -28,6 +28,9 @@ type Events interface {
 	// PendingEvent reports whether a wait would be ended by an event that has
 	// come already. Nothing changes; an event may come right after a no.
 	PendingEvent(ctx context.Context, p WaitParams) (bool, error)
+	// InvokeDepth answers how many runs wait for this one, each for the next,
+	// counted to most. A run that nobody waits for, or that is not there, has 0.
+	InvokeDepth(ctx context.Context, runID string, most int) (int, error)
 	// ListEvents returns events that have not expired, newest first.
 	// Errors: X_JOB_PAGE_INVALID.
 	ListEvents(ctx context.Context, p ListEventsParams) ([]job.Event, error)

@@ -106,6 +106,10 @@ func (s *Store) FindLive(ctx context.Context, name, tenant, key string) (string,
 	return through(s, ctx, "FindLive", func() (string, error) { return s.Store.FindLive(ctx, name, tenant, key) })
 }
 
+func (s *Store) InvokeDepth(ctx context.Context, id string, most int) (int, error) {
+	return through(s, ctx, "InvokeDepth", func() (int, error) { return s.Store.InvokeDepth(ctx, id, most) })
+}
+
 func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
 	return through(s, ctx, "Claim", func() (store.ClaimResult, error) { return s.Store.Claim(ctx, p) })
 }

@@ -16,6 +16,7 @@ var (
 	qLockInvokers  = named("lock_invokers")
 	qOpenInvokers  = named("open_invokers")
 	qSaveChildren  = named("save_children")
+	qInvokeDepth   = named("invoke_depth")
 	qRestInvokers  = named("rest_invokers")
 	qTellParents   = named("tell_parents")
 	qWakeParents   = named("wake_parents")
@@ -35,6 +36,21 @@ func checkInvoke(p *store.SettleParams) error {
 		}
 	}
 	return nil
+}
+
+// InvokeDepth implements store.Events.
+func (s *Store) InvokeDepth(ctx context.Context, runID string, most int) (n int, err error) {
+	u, ok := parseUUID(runID)
+	if !ok {
+		return 0, nil
+	}
+	err = s.read(ctx, func(q queryer) error {
+		return s.run(ctx, q, call{st: qInvokeDepth, args: []any{u.param(), most}, scan: func(r *row) error {
+			n = int(r.int())
+			return nil
+		}})
+	})
+	return n, err
 }
 
 // uuidParams are ids as an argument; those that are none are left out.

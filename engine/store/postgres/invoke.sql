@@ -27,6 +27,15 @@ WITH u AS MATERIALIZED (
 )
 INSERT INTO {schema}.invocations (child, parent, name, abandon, keep) SELECT child, id, name, abandon, keep FROM u WHERE child IS NOT NULL
 
+-- name: invoke_depth
+-- $1 run, $2 the most that is counted
+WITH RECURSIVE up (id, n) AS (
+  SELECT parent, 1 FROM {schema}.invocations WHERE child = $1 AND $2::integer > 0
+  UNION ALL
+  SELECT i.parent, up.n + 1 FROM up JOIN {schema}.invocations i ON i.child = up.id WHERE up.n < $2
+)
+SELECT count(*) FROM up
+
 -- name: rest_invokers
 -- $1 parents that a settle suspended, $2 how many of their children may be live:
 -- one that has no more is ready, the others are parked. Their rows are locked.

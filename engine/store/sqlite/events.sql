@@ -80,6 +80,15 @@ UPDATE steps SET child = ?3 WHERE run = ?1 AND name = ?2
 -- name: invocation
 SELECT parent, name FROM invocations WHERE child = ?1
 
+-- name: invoke_depth
+-- ?1 run, ?2 the most that is counted
+WITH RECURSIVE up (parent, n) AS (
+  SELECT parent, 1 FROM invocations WHERE child = ?1 AND ?2 > 0
+  UNION ALL
+  SELECT i.parent, up.n + 1 FROM up JOIN runs r ON r.seq = up.parent JOIN invocations i ON i.child = r.id WHERE up.n < ?2
+)
+SELECT count(*) FROM up
+
 -- name: delete_invocation
 DELETE FROM invocations WHERE child = ?1
 

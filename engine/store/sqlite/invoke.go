@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"context"
+
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -9,6 +11,7 @@ var (
 	qInsertInvocation  = named("insert_invocation")
 	qSetChild          = named("set_child")
 	qInvocation        = named("invocation")
+	qInvokeDepth       = named("invoke_depth")
 	qDeleteInvocation  = named("delete_invocation")
 	qLiveChildren      = named("live_children")
 	qParkForChildren   = named("park_for_children")
@@ -32,6 +35,24 @@ func checkInvoke(p *store.SettleParams) error {
 		}
 	}
 	return nil
+}
+
+// InvokeDepth implements store.Events.
+func (s *Store) InvokeDepth(ctx context.Context, runID string, most int) (n int, err error) {
+	u, ok := parseUUID(runID)
+	if !ok {
+		return 0, nil
+	}
+	err = s.read(ctx, func(c *conn) error {
+		q := c.use(qInvokeDepth)
+		q.blob(u[:])
+		q.int(int64(most))
+		if q.step() {
+			n = int(q.colInt(0))
+		}
+		return q.end()
+	})
+	return n, err
 }
 
 // startChildren inserts the children of a run that is held, and their records.

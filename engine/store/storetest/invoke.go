@@ -56,6 +56,34 @@ func (e *env) endChild(r job.Run, outcome job.Outcome, to job.State, output stri
 }
 
 var invokeTests = []test{
+	{"the depth of a run is counted along those that wait for it", func(e *env) {
+		depth := func(id string, most, want int) {
+			e.Helper()
+			if n, err := e.db.InvokeDepth(e.ctx, id, most); n != want || err != nil {
+				e.Errorf("depth of %s counted to %d is %d, %v, want %d", id, most, n, err, want)
+			}
+		}
+		chain := []job.Run{e.start("w", store.EnqueueParams{})}
+		for range 3 {
+			// That one is abandoned changes nothing while its parent waits.
+			e.invoke(chain[len(chain)-1], 0, e.children(chain[len(chain)-1], 1, func(_ int, c *store.ChildParams) { c.Abandon = len(chain) == 2 })...)
+			chain = append(chain, e.claimChild("w"))
+		}
+		e.enqueue(e.params(store.EnqueueParams{Queue: queueC, Job: "child", Parent: chain[3].ID}))
+		enqueued := e.claimChild("w") // nobody waits for it
+		for i, r := range chain {
+			depth(r.ID, 100, i)
+			depth(r.ID, i, i)
+		}
+		depth(chain[3].ID, 2, 2)
+		depth(chain[3].ID, 0, 0)
+		depth(enqueued.ID, 100, 0)
+		depth("01890a5d-0000-7000-8000-000000000000", 100, 0)
+		depth("none", 100, 0)
+		e.endChild(chain[3], job.Completed, job.Done, `1`, nil)
+		depth(chain[3].ID, 100, 0)
+		depth(chain[2].ID, 100, 2)
+	}},
 	{"the end of a child makes its parent ready, with its output", func(e *env) {
 		parent := e.start("w", store.EnqueueParams{})
 		start := e.children(parent, 1, nil)

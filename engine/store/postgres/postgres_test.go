@@ -156,18 +156,21 @@ var emptied struct {
 }
 
 // withClock is a Config for an empty schema with a clock that tests move. When
-// the test ends its rows are deleted, and another test uses it again.
-func withClock(tb testing.TB, cfg Config) Config {
+// the test ends its rows are deleted, and another test uses it again; not so a
+// schema whose tables the test changes.
+func withClock(tb testing.TB, cfg Config, again bool) Config {
 	tb.Helper()
 	emptied.Lock()
-	if n := len(emptied.names); n > 0 {
+	if n := len(emptied.names); n > 0 && again {
 		cfg.URL, cfg.Schema = sharedDatabase(tb), emptied.names[n-1]
 		emptied.names = emptied.names[:n-1]
 	}
 	emptied.Unlock()
 	made := cfg.Schema == ""
-	if made {
+	if made && again {
 		cfg = migrate(tb, cfg)
+	} else if made {
+		cfg = migrated(tb, cfg)
 	}
 	dia := cfg.dialect()
 	cfg.now = dia.fill(testNow)
@@ -187,6 +190,9 @@ func withClock(tb testing.TB, cfg Config) Config {
 	} else {
 		run(`UPDATE {schema}.test_clock SET at = ` + systemNow)
 	}
+	if !again {
+		return cfg
+	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
 			return // whatever it left there is not for others
@@ -204,10 +210,16 @@ func withClock(tb testing.TB, cfg Config) Config {
 	return cfg
 }
 
+// openOwned opens a store on a schema for this test alone, as its owner.
+func openOwned(tb testing.TB) db {
+	tb.Helper()
+	return db{Store: open(tb, withClock(tb, Config{}, false)), tb: tb}
+}
+
 // openThroughURL is openWith by way of another URL of the same database.
 func openThroughURL(tb testing.TB, cfg Config, url string) db {
 	tb.Helper()
-	cfg = withClock(tb, cfg)
+	cfg = withClock(tb, cfg, true)
 	if url != "" {
 		cfg.URL = url
 	} else {

@@ -56,7 +56,7 @@ func (d db) weekTables(tb testing.TB) (n int) {
 }
 
 func openWithWorker(tb testing.TB) db {
-	d := openWith(tb, Config{})
+	d := openOwned(tb)
 	if err := d.Register(context.Background(), store.RegisterParams{ID: "w", Lease: 365 * 24 * time.Hour}); err != nil {
 		tb.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestAWeekInUseIsLeftForAnotherTime(t *testing.T) {
 
 // Weeks to come are there before they begin.
 func TestWeeksToComeAreMade(t *testing.T) {
-	d := openWith(t, Config{})
+	d := openOwned(t)
 	ctx := context.Background()
 	before := d.weekTables(t)
 	for _, table := range []string{"finished", "inputs", "steps", "attempts"} {

@@ -39,9 +39,10 @@ func build() (string, error) {
 	return bin, nil
 }
 
-// manifest is jobs.toml of the repository with three changes: a small queue, so
-// that work is left when the server is killed, an onboarding that takes seconds
-// instead of days, and a lease that lapses while one watches.
+// manifest declares the jobs that the demo runs as jobs.toml of the repository does,
+// but for three things: a small queue, so that work is left when the server is
+// killed, an onboarding that takes seconds instead of days, and a lease that lapses
+// while one watches.
 const manifest = `[runner]
 lease = "5s"
 

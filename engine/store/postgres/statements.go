@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 )
 
 //go:embed *.sql
@@ -32,65 +34,15 @@ func named(name string) *statement {
 }
 
 func loadStatements() (out map[string]*statement, defines map[string]string) {
-	out = map[string]*statement{}
-	files, err := sqlFiles.ReadDir(".")
+	all, defines, err := sqltext.Load(sqlFiles)
 	if err != nil {
-		panic(err)
+		panic("postgres: " + err.Error())
 	}
-	defines = map[string]string{}
-	for _, f := range files {
-		text, err := sqlFiles.ReadFile(f.Name())
-		if err != nil {
-			panic(err)
-		}
-		for _, st := range parseStatements(string(text), defines) {
-			if out[st.name] != nil {
-				panic("postgres: two statements are named " + st.name)
-			}
-			st.index = len(out)
-			out[st.name] = st
-		}
-	}
-	for _, st := range out {
-		st.text = expand(st.text, defines)
+	out = make(map[string]*statement, len(all))
+	for i, st := range all {
+		out[st.Name] = &statement{name: st.Name, text: st.Text, index: i}
 	}
 	return out, defines
-}
-
-// expand replaces the names of defines, which may use one another.
-func expand(text string, defines map[string]string) string {
-	for range 3 {
-		for name, d := range defines {
-			text = strings.ReplaceAll(text, "{"+name+"}", d)
-		}
-	}
-	return text
-}
-
-// parseStatements cuts a .sql file at its "-- name: NAME" lines, and adds the
-// texts of its "-- define: NAME" blocks to defines: what "{NAME}" stands for in
-// statements of any file, so that a projection is written once.
-func parseStatements(text string, defines map[string]string) []*statement {
-	var out []*statement
-	var add func(line string)
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, " \t\r\n")
-		if name, ok := strings.CutPrefix(line, "-- name: "); ok {
-			st := &statement{name: name}
-			out = append(out, st)
-			add = func(line string) { st.text += line + "\n" }
-			continue
-		}
-		if name, ok := strings.CutPrefix(line, "-- define: "); ok {
-			add = func(line string) { defines[name] += line + "\n" }
-			continue
-		}
-		if strings.HasPrefix(strings.TrimSpace(line), "--") || line == "" || add == nil {
-			continue
-		}
-		add(line)
-	}
-	return out
 }
 
 // dialect fills in what differs between databases.

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"embed"
 	"strings"
+
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 )
 
 //go:embed *.sql
@@ -31,58 +33,16 @@ func named(name string) *statement {
 }
 
 func loadStatements() (out map[string]*statement, defines map[string]string) {
-	out = map[string]*statement{}
-	files, err := sqlFiles.ReadDir(".")
+	all, defines, err := sqltext.Load(sqlFiles)
 	if err != nil {
-		panic(err)
+		panic("sqlite: " + err.Error())
 	}
-	defines = map[string]string{}
-	for _, f := range files {
-		text, err := sqlFiles.ReadFile(f.Name())
-		if err != nil {
-			panic(err)
+	out = make(map[string]*statement, len(all))
+	for i, st := range all {
+		if strings.Contains(st.Text, "{") {
+			panic("sqlite: statement " + st.Name + " uses a name that no file defines")
 		}
-		for _, st := range parseStatements(string(text), defines) {
-			if out[st.name] != nil {
-				panic("sqlite: two statements are named " + st.name)
-			}
-			st.index = len(out)
-			out[st.name] = st
-		}
-	}
-	for _, st := range out {
-		for name, text := range defines {
-			st.text = strings.ReplaceAll(st.text, "{"+name+"}", text)
-		}
-		if strings.Contains(st.text, "{") {
-			panic("sqlite: statement " + st.name + " uses a name that no file defines")
-		}
+		out[st.Name] = &statement{name: st.Name, text: st.Text, index: i}
 	}
 	return out, defines
-}
-
-// parseStatements cuts a .sql file at its "-- name: NAME" lines, and adds the
-// texts of its "-- define: NAME" blocks to defines: what "{NAME}" stands for in
-// statements of any file, so that a projection is written once.
-func parseStatements(text string, defines map[string]string) []*statement {
-	var out []*statement
-	var add func(line string)
-	for _, line := range strings.Split(text, "\n") {
-		line = strings.TrimRight(line, " \t\r")
-		if name, ok := strings.CutPrefix(line, "-- name: "); ok {
-			st := &statement{name: name}
-			out = append(out, st)
-			add = func(line string) { st.text += line + "\n" }
-			continue
-		}
-		if name, ok := strings.CutPrefix(line, "-- define: "); ok {
-			add = func(line string) { defines[name] += line + "\n" }
-			continue
-		}
-		if strings.HasPrefix(strings.TrimSpace(line), "--") || line == "" || add == nil {
-			continue
-		}
-		add(line)
-	}
-	return out
 }

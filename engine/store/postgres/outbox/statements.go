@@ -1,43 +1,29 @@
 package outbox
 
 import (
-	_ "embed"
+	"embed"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 )
 
 //go:embed outbox.sql
-var sqlText string
+var sqlFiles embed.FS
 
 // statements are those of outbox.sql by name, in which {schema} and {now} stand
 // for what a Config says.
-var statements = parseStatements(sqlText)
+var statements = loadStatements()
 
-// parseStatements cuts text at its "-- name: NAME" lines. A "-- define: NAME"
-// block is what {NAME} stands for in all statements.
-func parseStatements(text string) map[string]string {
-	out, defines := map[string]string{}, map[string]string{}
-	var into map[string]string
-	var name string
-	for line := range strings.Lines(text) {
-		if n, ok := strings.CutPrefix(line, "-- name: "); ok {
-			into, name = out, strings.TrimSpace(n)
-			continue
-		}
-		if n, ok := strings.CutPrefix(line, "-- define: "); ok {
-			into, name = defines, strings.TrimSpace(n)
-			continue
-		}
-		if into != nil && strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "--") {
-			into[name] += line
-		}
+func loadStatements() map[string]string {
+	all, _, err := sqltext.Load(sqlFiles)
+	if err != nil {
+		panic("outbox: " + err.Error())
 	}
-	for n, st := range out {
-		for d, text := range defines {
-			st = strings.ReplaceAll(st, "{"+d+"}", strings.TrimSpace(text))
-		}
-		out[n] = strings.TrimSpace(st)
+	out := make(map[string]string, len(all))
+	for _, st := range all {
+		out[st.Name] = st.Text
 	}
 	return out
 }

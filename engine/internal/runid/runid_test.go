@@ -1,4 +1,4 @@
-package sqlite
+package runid
 
 import (
 	"bytes"
@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-func FuzzUUID(f *testing.F) {
+func FuzzID(f *testing.F) {
 	for _, s := range []string{"01970000-0000-7000-8000-0123456789ab", "01970000-0000-7000-8000-0123456789AB", "", "-", "01970000", strings.Repeat("0", 36)} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		u, ok := parseUUID(s)
+		u, ok := Parse(s)
 		if ok && u.String() != s {
 			t.Fatalf("%q is kept as %q", s, u)
 		}
-		low, high, prefix := prefixRange(s)
+		low, high, prefix := Range(s)
 		if ok && (!prefix || low != u || high != u) {
 			t.Fatalf("the range of the whole id %q is %s to %s", s, low, high)
 		}
@@ -34,8 +34,8 @@ func FuzzUUID(f *testing.F) {
 func TestStoredOrderIsTextOrder(t *testing.T) {
 	ids := []string{"01970000-0000-7000-8000-000000000009", "01970000-0000-7000-8000-00000000000a", "0197a000-0000-7000-8000-000000000000", "f0000000-0000-7000-8000-000000000000"}
 	for i := 1; i < len(ids); i++ {
-		a, _ := parseUUID(ids[i-1])
-		b, _ := parseUUID(ids[i])
+		a, _ := Parse(ids[i-1])
+		b, _ := Parse(ids[i])
 		if bytes.Compare(a[:], b[:]) >= 0 {
 			t.Errorf("%s is stored after %s", ids[i-1], ids[i])
 		}

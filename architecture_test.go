@@ -46,6 +46,7 @@ var rooms = []room{
 	{"engine/retry", []string{"engine/job"}, "the decision is a pure function of values"},
 	{"engine/limit", []string{"engine/job"}, "limits are arithmetic over what a store has found"},
 	{"engine/metrics", []string{"engine/job"}, "recording has no policy"},
+	{"engine/trace", nil, "what the engine says of spans names no library that makes them"},
 	{"engine/store", []string{"engine/job", "engine/limit"}, "what a database promises must not depend on who uses it"},
 	{"engine/store/storetest", []string{"engine/store", "engine/job", "engine/limit"}, "the suite pins the promises and nothing above them"},
 	{"engine/store/postgres/pgtest", nil, "it starts a server for tests and knows no schema"},
@@ -53,17 +54,17 @@ var rooms = []room{
 	{"engine/store/*", []string{"engine/store", "engine/job", "engine/limit", "engine/internal/hub", "engine/internal/runid", "engine/internal/sqltext"}, "a store holds statements, no policy: what it decided alone would differ between stores"},
 	{"engine/queue", []string{"engine/store", "engine/job", "engine/manifest", "engine/retry", "engine/limit", "engine/metrics", "engine/internal/loop"}, "the one enqueue path knows no attempt"},
 	{"engine/event", []string{"engine/store", "engine/job"}, "matching events runs no attempt"},
-	{"engine/step", []string{"engine/store", "engine/job", "engine/queue", "engine/event", "engine/manifest", "engine/retry", "engine/metrics"}, "an attempt's memory does not know which worker runs it"},
+	{"engine/step", []string{"engine/store", "engine/job", "engine/queue", "engine/event", "engine/manifest", "engine/retry", "engine/metrics", "engine/trace"}, "an attempt's memory does not know which worker runs it"},
 	{"engine/deploy", []string{"engine/store", "engine/job", "engine/manifest", "engine/internal/loop"}, "which version runs is decided without running it"},
 	{"engine/schedule", []string{"engine/store", "engine/job", "engine/manifest", "engine/queue", "engine/metrics", "engine/internal/loop"}, "a schedule enqueues through the one path"},
 	{"engine/outbox", []string{"engine/store", "engine/job", "engine/queue", "engine/metrics", "engine/internal/loop"}, "the relay enqueues through the one path"},
 	{"engine/backfill", []string{"engine/store", "engine/job", "engine/queue", "engine/internal/loop"}, "a backfill enqueues through the one path"},
-	{"engine/worker", []string{"engine/queue", "engine/step", "engine/deploy", "engine/limit", "engine/retry", "engine/metrics", "engine/store", "engine/manifest", "engine/job", "engine/internal/loop"}, "a worker runs any abi.Guest, on any store"},
+	{"engine/worker", []string{"engine/queue", "engine/step", "engine/deploy", "engine/limit", "engine/retry", "engine/metrics", "engine/trace", "engine/store", "engine/manifest", "engine/job", "engine/internal/loop"}, "a worker runs any abi.Guest, on any store"},
 	{"engine/internal/enginetest", []string{"engine/..."}, "factories for tests"},
 	{"engine/sim", nil, "the simulator is tests: nothing of what runs may need it"},
 	{"engine/internal/*", nil, "service shape, signals, ids and statements are below every room that needs them"},
 	{"engine", []string{
-		"engine/job", "engine/manifest", "engine/retry", "engine/limit", "engine/metrics", "engine/store", "engine/queue", "engine/event", "engine/step",
+		"engine/job", "engine/manifest", "engine/retry", "engine/limit", "engine/metrics", "engine/trace", "engine/store", "engine/queue", "engine/event", "engine/step",
 		"engine/deploy", "engine/schedule", "engine/outbox", "engine/backfill", "engine/worker", "engine/internal/loop",
 	}, "the facade receives a store, so that a program that only enqueues links one driver"},
 
@@ -113,6 +114,7 @@ var never = []struct {
 	{"github.com/jackc/pgx/...", []string{"engine/store/postgres", "engine/store/postgres/outbox", "engine/store/postgres/pgtest", "cmd/runner/internal/bench/peers"}, false, "a driver's types end in its store"},
 	{"github.com/spf13/cobra", []string{"cmd/runner/internal/cli"}, false, "flags are for one room"},
 	{"github.com/pelletier/go-toml/...", []string{"engine/manifest"}, false, "jobs.toml is read in one room"},
+	{"go.opentelemetry.io/...", []string{"cmd/runner/internal/app"}, false, "the engine knows spans, and no library of them"},
 	{"github.com/prometheus/...", []string{"engine/metrics", "engine", "cmd/..."}, false, "names and labels of metrics stand in one room"},
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/deploy"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // Deployment is one manifest and a loaded guest for each of its modules.
@@ -32,6 +33,7 @@ type Config struct {
 
 	Logger     *slog.Logger          // default discards
 	Registerer prometheus.Registerer // nil records no metrics
+	Tracer     trace.Tracer          // nil makes no spans
 
 	// Lease is how long runs stay this process's without a renewal. 0 takes the
 	// manifest's.

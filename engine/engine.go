@@ -60,7 +60,7 @@ func New(cfg Config) (*Engine, error) {
 	e := &Engine{cfg: cfg, deploys: deploys, queue: q, client: newClient(cfg.Store, q)}
 	e.worker, err = worker.New(worker.Config{
 		Store: cfg.Store, Queue: q, Deploy: deploys, Lease: cfg.Lease, Queues: cfg.Queues, Alone: cfg.Alone,
-		Logger: cfg.Logger, Metrics: m, Settled: e.client.settled,
+		Logger: cfg.Logger, Metrics: m, Tracer: cfg.Tracer, Settled: e.client.settled,
 	})
 	if err != nil {
 		return nil, err

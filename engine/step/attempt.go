@@ -13,6 +13,7 @@ import (
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // Queue is what an attempt asks of the queue.
@@ -51,6 +52,10 @@ type Params struct {
 	Final   func(abi.Failure) bool
 	Logger  *slog.Logger
 	Metrics *metrics.Metrics
+	// Tracer, when not nil, is told of steps. Traceparent is the attempt's: "" is
+	// the run's.
+	Tracer      trace.Tracer
+	Traceparent string
 }
 
 // Attempt implements abi.Calls for one attempt. Its methods are for one
@@ -92,7 +97,8 @@ func (r *record) replays() bool { return r.Status != job.StepRetrying && !engine
 
 // openStep is the step between its begin and its end.
 type openStep struct {
-	name     string // "" is none
+	span     trace.Span // nil without a tracer
+	name     string     // "" is none
 	kind     job.StepKind
 	once     bool
 	fresh    bool             // nothing is recorded of it

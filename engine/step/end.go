@@ -14,6 +14,7 @@ import (
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/retry"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // drainPatience is how long a step that ends during a drain may take to be
@@ -74,6 +75,7 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 	if a.open.kind == job.KindCompensation {
 		a.unwind.undone[strings.TrimPrefix(a.open.name, job.CompensationPrefix)] = struct{}{}
 	}
+	a.open.ended(trace.EndParams{})
 	a.open = openStep{}
 	a.p.Metrics.Step(metrics.StepRun)
 	return a.at(res.At), nil
@@ -113,6 +115,7 @@ func (a *Attempt) StepFail(ctx context.Context, f abi.Failure) (time.Time, error
 		return time.Time{}, a.lost()
 	}
 	a.recorded += weight(a.open.name, nil, &failure)
+	a.open.ended(trace.EndParams{Failed: true, Code: failure.Code})
 	a.open = openStep{}
 	a.p.Metrics.Step(metrics.StepFailed)
 	return a.at(res.At), nil

@@ -64,7 +64,7 @@ func (a *Attempt) prepare(runs []abi.EnqueueParams) ([]store.EnqueueParams, erro
 		requests[i] = queue.Request{
 			Job: r.Job, Input: append([]byte(nil), r.Input...), Key: r.Key, Tenant: r.Tenant,
 			RunAt: r.RunAt, Delay: time.Duration(r.DelayMS) * time.Millisecond, Priority: r.Priority,
-			Parent: a.p.Run.ID, EnqueuedBy: a.p.Run.EnqueuedBy, Traceparent: a.p.Run.Traceparent,
+			Parent: a.p.Run.ID, EnqueuedBy: a.p.Run.EnqueuedBy, Traceparent: a.traceparent(),
 		}
 	}
 	prepared, err := a.p.Queue.Prepare(requests)

@@ -21,13 +21,14 @@ import (
 
 // attempt is one claim of a run until its settle has been answered.
 type attempt struct {
-	w       *Worker
-	session *session
-	run     *job.Run
-	ref     job.Ref
-	claimed time.Time
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
+	w           *Worker
+	session     *session
+	run         *job.Run
+	ref         job.Ref
+	claimed     time.Time
+	ctx         context.Context
+	cancel      context.CancelCauseFunc
+	traceparent string // of its span, or of the run
 
 	memory atomic.Pointer[step.Attempt] // once there is one
 	told   *job.Progress                // that the store knows; the heartbeat's
@@ -66,7 +67,9 @@ func (w *Worker) hold(a *attempt) bool {
 func (a *attempt) work() {
 	growStack(0)
 	began := time.Now()
+	span := a.beginSpan()
 	v := a.execute()
+	a.endSpan(span, v)
 	a.settle(v, time.Since(began))
 	a.cancel(nil)
 }
@@ -153,7 +156,7 @@ func (a *attempt) remember(l deploy.Lease) step.Params {
 		Final: func(f abi.Failure) bool {
 			return a.decide(l.Job, f).Stop != retry.NotStopped
 		},
-		Logger: a.w.cfg.Logger, Metrics: a.w.cfg.Metrics,
+		Logger: a.w.cfg.Logger, Metrics: a.w.cfg.Metrics, Tracer: a.w.cfg.Tracer, Traceparent: a.traceparent,
 	}
 }
 
@@ -167,7 +170,7 @@ func (a *attempt) describe(l deploy.Lease, deadline time.Time) abi.Attempt {
 			RunID: r.ID, Job: r.Job, Queue: r.Queue, Tenant: r.Tenant,
 			Attempt: r.Attempt, MaxAttempts: r.MaxAttempts,
 			EnqueuedAt: r.CreatedAt, Deadline: deadline.Round(0).UTC(),
-			Traceparent: r.Traceparent, Module: l.Digest,
+			Traceparent: a.traceparent, Module: l.Digest,
 		},
 		Now:  r.StartedAt,
 		Seed: seed(r.ID),

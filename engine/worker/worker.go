@@ -15,6 +15,7 @@ import (
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // Store is what a worker asks of a database beside the queue.
@@ -44,8 +45,9 @@ type Config struct {
 	// Alone says that no other process uses the database: the rows of workers
 	// before this one lapse at once.
 	Alone   bool
-	Logger  *slog.Logger     // default discards
-	Metrics *metrics.Metrics // nil records nothing
+	Logger  *slog.Logger // default discards
+	Metrics *metrics.Metrics
+	Tracer  trace.Tracer // nil makes no spans // nil records nothing
 	// Settled, when not nil, hears of each settle that landed. It must not block.
 	Settled func(runID string, to job.State)
 	// MaxOrphans is how many leases of one run may lapse in a row before it is

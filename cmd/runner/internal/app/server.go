@@ -20,6 +20,7 @@ import (
 	"github.com/jobrunner/runner/engine/schedule"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/sqlite"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // ServerConfig is fixed at Start.
@@ -47,6 +48,7 @@ type ServerConfig struct {
 type Server struct {
 	cfg      ServerConfig
 	database Database
+	tracing  *tracing     // nil if nobody asked for traces
 	unlock   func() error // of the embedded database's runs; nil with one that is shared, and without the role worker
 	host     *Host        // nil without the role worker, as is the engine
 	store    store.Store
@@ -117,6 +119,9 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	}
 	s.current.Store(s.loaded.Manifest)
 	registry := prometheus.NewRegistry()
+	if s.tracing, err = newTracing(ctx, cfg.Getenv, cfg.Logger); err != nil {
+		return s, err
+	}
 	if err = s.newEngine(registry); err != nil {
 		return s, err
 	}
@@ -193,7 +198,12 @@ func (s *Server) newEngine(registry *prometheus.Registry) (err error) {
 		s.client, err = engine.NewClient(engine.ClientConfig{Store: s.store, Current: s.Manifest, Logger: s.cfg.Logger})
 		return err
 	}
+	var tracer trace.Tracer
+	if s.tracing != nil {
+		tracer = s.tracing
+	}
 	s.engine, err = engine.New(engine.Config{
+		Tracer:     tracer,
 		Store:      s.store,
 		Deployment: s.loaded.Deployment(),
 		Loader:     s.older,
@@ -333,6 +343,9 @@ func (s *Server) close() error {
 		errs = append(errs, s.engine.Close())
 	} else if s.loaded != nil && s.host != nil {
 		s.loaded.Close(s.host.CloseGuest)
+	}
+	if s.tracing != nil {
+		s.tracing.close(s.cfg.Logger)
 	}
 	if s.store != nil {
 		errs = append(errs, s.store.Close())

@@ -267,7 +267,8 @@ type Steps interface {
 
 // StepParams writes one record; an existing record of that name is replaced,
 // keeping its StartedAt and Seq. Seq of a new record is one past the run's
-// highest.
+// highest. A StepStarted over a record that is completed or failed lands and
+// changes nothing: it is a write that was given up and repeated, and comes late.
 type StepParams struct {
 	Ref      job.Ref // ignored in SettleParams.Step
 	Name     string

@@ -5,10 +5,12 @@ SELECT name, row_number() OVER (ORDER BY ordinal), kind, status, attempts, wake_
 FROM {schema}.steps WHERE run_id = $1 ORDER BY ordinal
 
 -- define: upsert_step
--- A record that exists keeps its place and when it began.
+-- A record that exists keeps its place and when it began. A start that comes after
+-- the end changes nothing.
 ON CONFLICT (run_id, name) DO UPDATE SET
   kind = excluded.kind, status = excluded.status, attempts = excluded.attempts, wake_at = excluded.wake_at,
   finished_at = excluded.finished_at, error = excluded.error, output = excluded.output
+WHERE excluded.status <> 'started' OR steps.status NOT IN ('completed', 'failed')
 
 -- name: save_steps
 -- $1 ids, $2 workers, $3 claims, $4 names, $5 kinds, $6 statuses, $7 attempts,

@@ -7,7 +7,8 @@ WHERE runs.id = ?1 ORDER BY steps.seq
 
 -- name: upsert_step
 -- ?1 run … ?14 output, in the order of the columns. A record that exists keeps
--- its seq and started_at; the answered seq says which it was.
+-- its seq and started_at; the answered seq says which it was. A start that comes
+-- after the end changes nothing, and answers no seq.
 INSERT INTO steps (run, name, seq, kind, status, attempts, wake_at, started_at, finished_at,
   error_code, error_message, error_fix, error_stack, output)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
@@ -16,6 +17,7 @@ ON CONFLICT (run, name) DO UPDATE SET
   wake_at = excluded.wake_at, finished_at = excluded.finished_at,
   error_code = excluded.error_code, error_message = excluded.error_message,
   error_fix = excluded.error_fix, error_stack = excluded.error_stack, output = excluded.output
+WHERE excluded.status <> 'started' OR steps.status NOT IN ('completed', 'failed')
 RETURNING seq
 
 -- name: set_steps

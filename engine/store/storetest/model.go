@@ -193,6 +193,9 @@ func (m *model) saveStep(r *modelRun, p store.StepParams) store.StepResult {
 	}
 	for i := range r.steps {
 		if r.steps[i].Name == p.Name {
+			if is := r.steps[i].Status; p.Status == job.StepStarted && (is == job.StepCompleted || is == job.StepFailed) {
+				return out
+			}
 			st.Seq, st.StartedAt = r.steps[i].Seq, r.steps[i].StartedAt
 			r.steps[i] = st
 			return out

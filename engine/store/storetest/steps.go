@@ -185,6 +185,26 @@ var stepTests = []test{
 			e.Fatalf("children %v", ids(kids))
 		}
 	}},
+	// (P23)
+	{"a start that comes after the end of its step changes nothing", func(e *env) {
+		for _, end := range []job.StepStatus{job.StepCompleted, job.StepFailed} {
+			r := e.start(string(end), store.EnqueueParams{})
+			start := store.StepParams{Ref: refOf(r), Name: "a", Kind: job.KindStep, Status: job.StepStarted}
+			e.saveStep(start)
+			e.saveStep(store.StepParams{Ref: refOf(r), Name: "a", Kind: job.KindStep, Status: end, Output: []byte("1")})
+			before := e.steps(r.ID)
+			if res := e.saveStep(start); !res.Landed {
+				e.Fatal("a late start did not land")
+			}
+			if d := cmp.Diff(before, e.steps(r.ID)); d != "" || before[0].Status != end {
+				e.Fatalf("%s: a late start changed the record (-before +after):\n%s", end, d)
+			}
+			e.saveStep(store.StepParams{Ref: refOf(r), Name: "b", Kind: job.KindStep, Status: job.StepStarted})
+			if steps := e.steps(r.ID); len(steps) != 2 || steps[1].Seq != 2 {
+				e.Fatalf("after a late start: %+v", steps)
+			}
+		}
+	}},
 	{"a record of an enqueue that is written again says the same", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		holder := e.add(store.EnqueueParams{Queue: "child", Key: "k"})

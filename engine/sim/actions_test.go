@@ -101,7 +101,16 @@ func (w *world) enqueue() {
 	n := len(w.book.labels)
 	label := func(i int) string { return fmt.Sprintf("r%d.%d", n, i) }
 	var reqs []engine.Request
-	switch kind := w.rng.IntN(6); kind {
+	switch kind := w.rng.IntN(10); kind {
+	case 6:
+		for i := range 2 + w.rng.IntN(4) {
+			reqs = append(reqs, engine.Request{Job: "narrow", Input: encoded(label(i))})
+		}
+	case 7:
+		reqs = append(reqs, engine.Request{Job: "listener", Input: encoded(label(0))})
+	case 8, 9:
+		w.publish(1 + w.rng.IntN(3))
+		return
 	case 0, 1:
 		reqs = append(reqs, engine.Request{Job: "parent", Input: encoded(label(0))})
 	case 2:
@@ -131,6 +140,17 @@ func (w *world) enqueue() {
 			w.book.accepted[res[i].ID] = true
 		}
 	})
+}
+
+// publish has a client publish events, at a time or one after the other.
+func (w *world) publish(n int) {
+	for range n {
+		w.told++
+		payload := fmt.Sprint(w.told)
+		w.do("client publishes "+payload, func(ctx context.Context) {
+			_, _ = w.clients[w.client].Publish(ctx, engine.Event{Topic: topic, Payload: []byte(payload)})
+		})
+	}
 }
 
 // operate has an operator do something to a run or a schedule.

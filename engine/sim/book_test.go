@@ -33,6 +33,7 @@ type book struct {
 	bodies    map[string]int    // "run step": bodies that ran to their end
 	onces     map[string]int    // "run step": bodies of a once step, since an operator last had it run again
 	schedules map[string]*scheduleBook
+	events    []string // payloads, in the order of their commits
 	claims    int
 	trail     []string
 }
@@ -123,8 +124,14 @@ func (b *book) refresh(op string) (before map[string]job.Run) {
 	}
 	now := make(map[string]job.Run, len(list))
 	keys := map[[3]string]string{}
+	holders := 0
 	for _, r := range list {
 		now[r.ID] = r
+		if r.Job == "narrow" && r.State == job.Running {
+			if holders++; holders > narrow {
+				b.wrong("%s: %d runs of a job run, of which %d may", op, holders, narrow)
+			}
+		}
 		if r.State.Live() {
 			k := [3]string{r.Job, r.Tenant, r.Key}
 			if other, ok := keys[k]; ok {
@@ -343,6 +350,25 @@ func (b *book) untouched(op string, before map[string]job.Run, but func(job.Run)
 			b.wrong("%s took %s from %s, whose lease ends at %s", op, b.label(id), b.label(old.Worker), b.leases[old.Worker])
 		}
 	}
+}
+
+// published notes events, and that they woke who waited.
+func (b *book) published(batch []store.EventParams, res []store.EventResult) {
+	b.refresh("Publish")
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i := range res {
+		if !res[i].Deduped {
+			b.events = append(b.events, string(batch[i].Payload))
+		}
+	}
+}
+
+// place is an event's among those of the topic, or -1.
+func (b *book) place(payload string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Index(b.events, payload)
 }
 
 func (b *book) deleted(id string) {

@@ -29,6 +29,8 @@ var planted = []bug{
 	{name: "a claim that hands out twice", seeds: 20, above: func(db store.Store, p *process) store.Store { return &twice{Store: db, p: p} }},
 	{name: "a fire in two transactions", seeds: 40, above: func(db store.Store, p *process) store.Store { return &twoWrites{db} }},
 	{name: "a lease judged by a process's clock", seeds: 20, above: func(db store.Store, p *process) store.Store { return &ownClock{db} }},
+	{name: "slots that are counted and then taken", seeds: 60, within: func(db store.Store, w *world) store.Store { return &counted{db} }},
+	{name: "a wait that begins anew", seeds: 60, within: func(db store.Store, w *world) store.Store { return &anew{db} }},
 	{name: "a settle without its step", seeds: 20, within: func(db store.Store, w *world) store.Store { return &forgetful{db} }},
 }
 
@@ -175,3 +177,38 @@ func (s *forgetful) Settle(ctx context.Context, batch []store.SettleParams) ([]s
 	}
 	return s.Store.Settle(ctx, batch)
 }
+
+// counted claims by what a process has counted, not by what the fleet holds when
+// it acts: no limit is held in the write.
+type counted struct{ store.Store }
+
+func (s *counted) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
+	p.Queues = append([]store.QueueLimit(nil), p.Queues...)
+	running, err := s.List(ctx, store.ListParams{State: job.Running, Job: "narrow"})
+	for i := range p.Queues {
+		if err == nil && len(running) < narrow {
+			p.Queues[i].Limits = nil
+		}
+	}
+	return s.Store.Claim(ctx, p)
+}
+
+// anew begins each wait where the topic ends when the run parks, and so loses
+// what was published since the wait before.
+type anew struct{ store.Store }
+
+func (s *anew) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	batch = append([]store.SettleParams(nil), batch...)
+	for i := range batch {
+		if st := batch[i].Step; st != nil && st.Wait != nil && !st.Wait.FromNow {
+			step, wait := *st, *st.Wait
+			wait.FromNow = true
+			step.Wait = &wait
+			batch[i].Step = &step
+		}
+	}
+	return s.Store.Settle(ctx, batch)
+}
+
+// PendingEvent finds nothing: the run parks.
+func (s *anew) PendingEvent(context.Context, store.WaitParams) (bool, error) { return false, nil }

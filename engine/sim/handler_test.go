@@ -44,6 +44,7 @@ func (w *world) deployment(p *process, version int) engine.Deployment {
 			j.Timeout = time.Minute
 		}
 		m.Jobs["child"].Queue = "side"
+		m.Jobs["narrow"].Concurrency = manifest.Concurrency{Limit: narrow}
 		m.Jobs["keyed"].Retry.DeadLetter = false
 		m.Jobs["tick"].Retention = time.Minute
 		m.Schedules = map[string]*manifest.Schedule{}
@@ -87,6 +88,9 @@ func (p *process) handler(version int) enginetest.Handler {
 		defer func() { time.Sleep(instant(p.w.dice("end", in.Label, time.Now()))) }()
 		a := &walk{Task: t, p: p, run: t.Attempt.Meta.RunID, label: in.Label, out: map[string]string{}, sends: map[string]int{}}
 		rng := p.w.dice("program", in.Label)
+		if t.Attempt.Handler == "listener" {
+			return a.listen(3)
+		}
 		most := 5
 		if t.Attempt.Handler != "parent" {
 			most = 2
@@ -249,6 +253,38 @@ func (a *walk) child(name string, d time.Duration) abi.EnqueueParams {
 		p.Job, p.Key = "keyed", keys[a.p.w.dice("key", label).IntN(len(keys))]
 	}
 	return p
+}
+
+// narrow is how many runs of the job of that name may run at a time.
+const narrow = 2
+
+// topic is of all events.
+const topic = "news"
+
+// listen waits for some events, one after the other. None may be missed between
+// two of them.
+func (a *walk) listen(n int) (any, error) {
+	last := -1
+	for i := range n {
+		name := fmt.Sprint("wait", i)
+		payload, err := a.Wait(name, topic, "", 20*time.Second)
+		var r *abi.Refusal
+		if errors.As(err, &r) && r.Code == abi.CodeTimeout {
+			a.give(name, nil)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.give(name, payload)
+		at := a.p.w.book.place(string(payload))
+		if at < 0 || last >= 0 && at != last+1 {
+			a.p.w.wrong(fmt.Sprintf("%s was given event %d of the topic after event %d", a.label, at, last))
+		}
+		last = at
+		a.Work(instant(a.chance(name)) * 2000)
+	}
+	return a.out, nil
 }
 
 // keys are what keyed runs fight for.

@@ -163,6 +163,6 @@ func (w *world) alive() (out []*process) {
 func (p *process) guest(version int) *enginetest.Guest {
 	h := p.handler(version)
 	return &enginetest.Guest{Name: fmt.Sprintf("sim %d", version), Handlers: map[string]enginetest.Handler{
-		"parent": h, "child": h, "keyed": h, "tick": h,
+		"parent": h, "child": h, "keyed": h, "tick": h, "narrow": h, "listener": h,
 	}}
 }

@@ -197,7 +197,7 @@ func (v *view) Delete(ctx context.Context, p store.DeleteParams) (job.Run, error
 func (v *view) Publish(ctx context.Context, batch []store.EventParams) ([]store.EventResult, error) {
 	return mutate(v, ctx, "Publish", fmt.Sprint(len(batch)),
 		func(ctx context.Context) ([]store.EventResult, error) { return v.Store.Publish(ctx, batch) },
-		func([]store.EventResult) { v.p.w.book.refresh("Publish") })
+		func(res []store.EventResult) { v.p.w.book.published(batch, res) })
 }
 
 func (v *view) PendingEvent(ctx context.Context, p store.WaitParams) (bool, error) {

@@ -50,6 +50,7 @@ type world struct {
 	away      time.Time // the database is, until then
 	fullDisk  time.Time // the disk is, until then
 	steps     int
+	told      int          // events that were asked for
 	opened    atomic.Int64 // actions under way
 	shut      atomic.Int64 // engines whose close has returned
 

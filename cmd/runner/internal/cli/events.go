@@ -70,7 +70,7 @@ With --id, publishing again after an answer that was lost publishes nothing.`,
 	f.StringVar(&ev.Key, "key", "", "what the event is about; waits with another key do not get it")
 	f.StringVar(&data, "data", "", "the payload: JSON, @FILE, or - for stdin (default null)")
 	f.StringVar(&ev.ID, "id", "", "the event's id, a UUID; one that was published before publishes nothing")
-	f.DurationVar(&ev.Keep, "keep", job.DefaultEventKeep, "how long it is kept")
+	durationVar(f, &ev.Keep, "keep", job.DefaultEventKeep, "how long it is kept, as in 1h or 30d")
 	f.StringVar(&ev.By, "by", "cli", "who publishes, for the record")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) (err error) {
 		ev.Topic = args[0]

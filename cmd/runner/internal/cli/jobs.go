@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -80,11 +81,7 @@ runner jobs retry runs them again, one by id or all that a filter names.`,
 			}
 			t := table{head: []string{"ID", "JOB", "STATE", "ATTEMPT", "AGE", "DUE", "TENANT", "NOTE"}}
 			for _, r := range runs {
-				due := ""
-				if r.State == job.Delayed || r.State == job.Suspended {
-					due = ago(now, r.RunAt)
-				}
-				t.row(r.ID, r.Job, string(r.State), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), ago(now, r.CreatedAt), due, r.Tenant, cut(noteOf(r)))
+				t.row(r.ID, r.Job, string(r.State), fmt.Sprintf("%d/%d", r.Attempt, r.MaxAttempts), ago(now, r.CreatedAt), dueOf(now, r), r.Tenant, cut(noteOf(r)))
 			}
 			t.print(e.Stdout, e.out, func(col int, text string) string {
 				if col == 2 {
@@ -102,6 +99,15 @@ runner jobs retry runs them again, one by id or all that a filter names.`,
 		})
 	})
 	return cmd
+}
+
+// dueOf is when a run goes on by itself, or "": one that waits for its children
+// has no such time.
+func dueOf(now time.Time, r job.Run) string {
+	if r.State != job.Delayed && r.State != job.Suspended || r.RunAt.Sub(now) > store.InvokeHorizon/2 {
+		return ""
+	}
+	return ago(now, r.RunAt)
 }
 
 // noteOf is the one thing worth knowing of a run in a list.

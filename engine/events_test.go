@@ -107,7 +107,7 @@ func TestAFanOutKeepsItsLimitAndItsOrder(t *testing.T) {
 				failed := 0
 				for i, r := range results {
 					switch {
-					case i == 7 && r.Failure != nil && r.Failure.Code == "X_SEVEN":
+					case i == 7 && r.Failure != nil && r.Failure.Code == "X_SEVEN" && r.Failure.Message == "not seven":
 						failed++
 					case r.Failure != nil || string(r.Output) != fmt.Sprint(2*i):
 						return nil, fmt.Errorf("child %d ended with %s, %+v", i, r.Output, r.Failure)

@@ -21,6 +21,9 @@ func Bounded(f abi.Failure) job.Failure {
 	}
 }
 
+// Terminal is the verdict on a failure that itself said not to try again.
+const Terminal = " [terminal: not tried again]"
+
 // WithVerdict adds the runner's verdict to the operator's text of f, which is cut
 // so that the verdict stays.
 func WithVerdict(f abi.Failure, verdict string) abi.Failure {

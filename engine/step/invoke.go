@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -89,9 +90,10 @@ func (a *Attempt) checkDepth(ctx context.Context) error {
 	}}
 }
 
-// childFailure is how a child's end is answered.
+// childFailure is how a child's end is answered. The verdict on the child is not
+// its parent's, and would be repeated at every level of a family.
 func childFailure(f job.Failure) *abi.Failure {
-	out := &abi.Failure{Kind: abi.FailTerminal, Message: f.Message, Code: f.Code, Fix: f.Fix}
+	out := &abi.Failure{Kind: abi.FailTerminal, Message: strings.TrimSuffix(f.Message, Terminal), Code: f.Code, Fix: f.Fix}
 	if out.Message == "" {
 		out.Message = "the child failed without a message"
 	}

@@ -173,7 +173,7 @@ func (a *attempt) failed(j *manifest.Job, memory *step.Attempt, f abi.Failure) v
 		f.Message = "the handler failed without a message"
 	}
 	if d.Stop == retry.Terminal {
-		f = step.WithVerdict(f, " [terminal: not tried again]")
+		f = step.WithVerdict(f, step.Terminal)
 	}
 	failure := step.Bounded(f)
 	v := verdict{stop: d.Stop, params: store.SettleParams{

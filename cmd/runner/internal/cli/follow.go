@@ -82,7 +82,10 @@ func (e *env) watch(ctx context.Context, o opened, id string) (job.Run, error) {
 // standing is how a run stands, in one line.
 func standing(run job.Run) string {
 	s := string(run.State)
-	if run.State == job.Delayed || run.State == job.Suspended {
+	switch {
+	case forChildren(run):
+		s += " until its children have ended"
+	case run.State == job.Delayed || run.State == job.Suspended:
 		s += " until " + instant(run.RunAt)
 	}
 	if run.Attempt > 1 {

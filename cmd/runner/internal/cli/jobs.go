@@ -104,10 +104,15 @@ runner jobs retry runs them again, one by id or all that a filter names.`,
 // dueOf is when a run goes on by itself, or "": one that waits for its children
 // has no such time.
 func dueOf(now time.Time, r job.Run) string {
-	if r.State != job.Delayed && r.State != job.Suspended || r.RunAt.Sub(now) > store.InvokeHorizon/2 {
+	if r.State != job.Delayed && r.State != job.Suspended || forChildren(r) {
 		return ""
 	}
 	return ago(now, r.RunAt)
+}
+
+// forChildren reports whether a run is parked until its children have ended.
+func forChildren(r job.Run) bool {
+	return r.State == job.Suspended && r.RunAt.Sub(r.CreatedAt) > store.InvokeHorizon/2
 }
 
 // noteOf is the one thing worth knowing of a run in a list.

@@ -78,6 +78,8 @@ func newJobsRetry(e *env) *cobra.Command {
 from none. Completed steps are kept and not run again, unless --from-step names the
 first that should be: then that step and all that came after it are forgotten.
 
+A run whose steps were undone cannot go on from them: a fresh one is enqueued in its place.
+
 A dead run (a dead letter) is repaired so: correct what made it fail, then retry it.` + filterHelp,
 		Example: `  runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
   runner jobs retry 0197b2f4 --from-step charge

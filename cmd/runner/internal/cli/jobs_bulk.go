@@ -62,7 +62,12 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 			if err != nil {
 				return err
 			}
-			if err := a.env.printActed(run, a.done); err != nil {
+			done := a.done
+			if run.ID != id {
+				// Retrying a run that was undone makes another one.
+				done = "ready in place of " + id
+			}
+			if err := a.env.printActed(run, done); err != nil {
 				return err
 			}
 		}

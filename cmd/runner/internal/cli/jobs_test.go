@@ -22,7 +22,7 @@ func TestDueOf(t *testing.T) {
 		{job.Ready, time.Hour, ""},
 		{job.Running, -time.Hour, ""},
 	} {
-		if got := dueOf(now, job.Run{State: c.state, RunAt: now.Add(c.in)}); got != c.want {
+		if got := dueOf(now, job.Run{State: c.state, CreatedAt: now.Add(-time.Hour), RunAt: now.Add(c.in)}); got != c.want {
 			t.Errorf("%s in %v: %q, want %q", c.state, c.in, got, c.want)
 		}
 	}

@@ -18,6 +18,7 @@ func init() {
 	guest.Job("nap", nap)
 	guest.Job("flaky", flaky)
 	guest.Job("chain", chain)
+	guest.Job("book", book)
 }
 
 func main() {}
@@ -96,4 +97,21 @@ func chain(ctx *guest.Ctx, _ Input) (string, error) {
 		}
 	}
 	return version, nil
+}
+
+// book makes two steps and fails for good; undoing the first waits at its gate.
+func book(ctx *guest.Ctx, in Input) (string, error) {
+	for _, name := range []string{"flight", "hotel"} {
+		if err := guest.Do(ctx, name, func() error { return nil }, guest.Undo(func() error {
+			ctx.Log("undo " + name)
+			if name == "hotel" {
+				return nil
+			}
+			_, err := ctx.HTTP(guest.Request{URL: os.Getenv("GATE") + "/" + in.Name, Timeout: time.Minute})
+			return err
+		})); err != nil {
+			return "", err
+		}
+	}
+	return "", guest.Terminal(guest.Coded("X_FULL", errors.New("no car")))
 }

@@ -68,7 +68,11 @@ func (v *view) FindLive(ctx context.Context, name, tenant, key string) (string, 
 }
 
 func (v *view) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-	return mutate(v, ctx, "Claim", fmt.Sprint(p.Queues),
+	var b strings.Builder
+	for _, q := range p.Queues {
+		fmt.Fprintf(&b, "%s:%d ", q.Queue, q.Limit)
+	}
+	return mutate(v, ctx, "Claim", b.String(),
 		func(ctx context.Context) (store.ClaimResult, error) { return v.Store.Claim(ctx, p) },
 		func(res store.ClaimResult) { v.p.w.book.claimed(p, res) })
 }

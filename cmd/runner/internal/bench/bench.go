@@ -13,6 +13,7 @@ import (
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -160,9 +161,9 @@ func (b *bench) measure(ctx context.Context, p Params, r *Result) (err error) {
 
 // insert measures inserting runs that nobody works yet.
 func insert(ctx context.Context, p Params, manifestPath string) (perS float64, name string, err error) {
-	m, err := readManifest(manifestPath)
-	if err != nil {
-		return 0, "", err
+	m, report := manifest.Load(manifestPath)
+	if report != nil {
+		return 0, "", report
 	}
 	db, err := app.FindDatabase(app.DatabaseParams{Flag: p.Database})
 	if err != nil {
@@ -253,6 +254,16 @@ func (b *bench) rate(ctx context.Context, jobName string, n int) (float64, error
 	return float64(n) / max(last.Sub(first), time.Millisecond).Seconds(), nil
 }
 
+// startPatience is how long a handler may take to say that it has begun.
+const startPatience = time.Minute
+
+// began is when the handler of the run said so. One that fails before never does.
+func (b *bench) began(ctx context.Context, id string) (time.Time, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("run %s has not begun within %v", id, startPatience))
+	defer cancel()
+	return b.started.wait(ctx, id)
+}
+
 // latency enqueues one run at a time, each once the one before has settled.
 func (b *bench) latency(ctx context.Context) (Latency, error) {
 	all := make([]float64, 0, latencyRuns)
@@ -262,7 +273,7 @@ func (b *bench) latency(ctx context.Context) (Latency, error) {
 		if err != nil {
 			return Latency{}, err
 		}
-		at, err := b.started.wait(ctx, res.ID)
+		at, err := b.began(ctx, res.ID)
 		if err != nil {
 			return Latency{}, err
 		}

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/jobrunner/runner/engine/manifest"
 )
 
 // starts hears from the log when the handler of a run has begun. It is the
@@ -77,12 +75,6 @@ func (s *starts) wait(ctx context.Context, id string) (time.Time, error) {
 	case <-ctx.Done():
 		return time.Time{}, context.Cause(ctx)
 	}
-}
-
-// readManifest is the manifest at path, which this package wrote.
-func readManifest(path string) (*manifest.Manifest, error) {
-	m, report := manifest.Load(path)
-	return m, report.Err()
 }
 
 var _ slog.Handler = (*starts)(nil)

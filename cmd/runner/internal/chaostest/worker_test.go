@@ -28,8 +28,8 @@ type worker struct {
 	cmd     *exec.Cmd
 	log     *os.File
 	told    told
+	from    int64 // where what cmd says begins in the log
 	closing bool
-	starts  int
 	ended   chan struct{}
 }
 
@@ -67,11 +67,14 @@ func (w *worker) start(p workerParams) error {
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL="+p.database, fmt.Sprintf("RUNNER_TEST_SKEW=%d", int(p.skew.Seconds())))
 	cmd.Stdout, cmd.Stderr = w.log, w.log
+	from, err := w.log.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	w.cmd, w.told = cmd, told{}
-	w.starts++
+	w.cmd, w.told, w.from = cmd, told{}, from
 	return nil
 }
 
@@ -101,14 +104,13 @@ func (w *worker) supervise(p workerParams) {
 	defer close(w.ended)
 	for {
 		w.mu.Lock()
-		cmd := w.cmd
+		cmd, from := w.cmd, w.from
 		w.mu.Unlock()
-		began, _ := w.log.Seek(0, 1)
 		_ = cmd.Wait() // how it ended is in its state
 		w.mu.Lock()
 		sent, closing := w.told, w.closing
 		w.mu.Unlock()
-		w.judge(cmd.ProcessState, sent, began)
+		w.judge(cmd.ProcessState, sent, from)
 		if closing {
 			return
 		}

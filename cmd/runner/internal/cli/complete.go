@@ -34,15 +34,10 @@ func completeStates(*cobra.Command, []string, string) ([]string, cobra.ShellComp
 
 // completeJobs are the jobs of the manifest that -f names.
 func (e *env) completeJobs(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	file := defaultManifest
-	if f := cmd.Flags().Lookup("file"); f != nil {
-		file = f.Value.String()
+	if m := manifestOf(cmd); m != nil {
+		return slices.Sorted(maps.Keys(m.Jobs)), cobra.ShellCompDirectiveNoFileComp
 	}
-	m, _ := manifest.Load(file)
-	if m == nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return slices.Sorted(maps.Keys(m.Jobs)), cobra.ShellCompDirectiveNoFileComp
+	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeJob is completeJobs for the first argument.
@@ -51,6 +46,24 @@ func (e *env) completeJob(cmd *cobra.Command, args []string, begun string) ([]st
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return e.completeJobs(cmd, args, begun)
+}
+
+// completeSchedule are the schedules of the manifest, for the first argument.
+func (e *env) completeSchedule(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if m := manifestOf(cmd); m != nil && len(args) == 0 {
+		return slices.Sorted(maps.Keys(m.Schedules)), cobra.ShellCompDirectiveNoFileComp
+	}
+	return nil, cobra.ShellCompDirectiveNoFileComp
+}
+
+// manifestOf is the manifest that -f names, before cmd runs; nil if it cannot be read.
+func manifestOf(cmd *cobra.Command) *manifest.Manifest {
+	file := defaultManifest
+	if f := cmd.Flags().Lookup("file"); f != nil {
+		file = f.Value.String()
+	}
+	m, _ := manifest.Load(file)
+	return m
 }
 
 // completeRuns are the newest runs whose id begins so.

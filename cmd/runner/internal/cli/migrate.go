@@ -123,11 +123,7 @@ for each other.`,
 }
 
 func (e *env) migrator(t *target) (app.Database, store.Migrator, error) {
-	m, err := e.manifest(t)
-	if err != nil {
-		return app.Database{}, nil, err
-	}
-	db, err := app.FindDatabase(app.DatabaseParams{Flag: t.database, Env: e.Getenv(app.EnvDatabase), Manifest: m})
+	db, _, err := e.database(t)
 	if err != nil {
 		return db, nil, err
 	}

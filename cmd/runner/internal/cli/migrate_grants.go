@@ -30,11 +30,7 @@ database. Print and run it again after a migration.`,
 		if len(workers)+len(enqueuers) == 0 {
 			return usagef("name one with --worker or --enqueuer", "there is no role to grant anything to")
 		}
-		m, err := e.manifest(t)
-		if err != nil {
-			return err
-		}
-		db, err := app.FindDatabase(app.DatabaseParams{Flag: t.database, Env: e.Getenv(app.EnvDatabase), Manifest: m})
+		db, _, err := e.database(t)
 		if err != nil {
 			return err
 		}

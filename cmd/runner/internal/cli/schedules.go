@@ -3,8 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -247,22 +245,6 @@ func (e *env) printNext(s *manifest.Schedule, at time.Time, n int) error {
 	}
 	t.print(e.Stdout, e.out, nil)
 	return nil
-}
-
-// completeSchedule are the schedules of the manifest, for the first argument.
-func (e *env) completeSchedule(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	file := defaultManifest
-	if f := cmd.Flags().Lookup("file"); f != nil {
-		file = f.Value.String()
-	}
-	m, _ := manifest.Load(file)
-	if m == nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return slices.Sorted(maps.Keys(m.Schedules)), cobra.ShellCompDirectiveNoFileComp
 }
 
 // scheduledView is a run that schedules run enqueued, as JSON.

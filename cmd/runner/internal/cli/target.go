@@ -49,6 +49,17 @@ func (e *env) manifest(t *target) (*manifest.Manifest, error) {
 	return m, report.Err()
 }
 
+// database is the one that t, the environment or the manifest names, and the
+// manifest if there is one.
+func (e *env) database(t *target) (app.Database, *manifest.Manifest, error) {
+	m, err := e.manifest(t)
+	if err != nil {
+		return app.Database{}, nil, err
+	}
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: t.database, Env: e.Getenv(app.EnvDatabase), Manifest: m})
+	return db, m, err
+}
+
 // opened is a database that a command works on.
 type opened struct {
 	manifest *manifest.Manifest // nil when there is none
@@ -58,11 +69,7 @@ type opened struct {
 
 // withStore opens the database of t, which must exist, for the time of fn.
 func (e *env) withStore(ctx context.Context, t *target, fn func(context.Context, opened) error) error {
-	m, err := e.manifest(t)
-	if err != nil {
-		return err
-	}
-	db, err := app.FindDatabase(app.DatabaseParams{Flag: t.database, Env: e.Getenv(app.EnvDatabase), Manifest: m})
+	db, m, err := e.database(t)
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func trip(did *[]string, pay, cancelHotel func() error) func(*guest.Ctx, none) (
 func ok() error { return nil }
 
 // Completed steps are undone, the last first, once the run has failed for good,
-// and it keeps the failure that it had. (SG2, SG3, SG4, TC60, TC61)
+// and it keeps the failure that it had. (SG2, SG3, SG4)
 func TestARunThatFailsForGoodIsUndone(t *testing.T) {
 	var did []string
 	tries := 0
@@ -69,7 +69,7 @@ func TestARunThatIsDoneUndoesNothing(t *testing.T) {
 }
 
 // A compensator that fails is tried again, and what was undone before it is not
-// undone again. (SG7, SG12, TC62)
+// undone again. (SG7, SG12)
 func TestACompensatorThatFailsIsTriedAgain(t *testing.T) {
 	var did []string
 	fails := 2

@@ -144,7 +144,7 @@ func TestPublishedRowTellsWhichRunStandsForIt(t *testing.T) {
 	}
 }
 
-// (0.8) A row that no queue can take is parked with its reason, holds nobody up,
+// (Z8) A row that no queue can take is parked with its reason, holds nobody up,
 // and is published once its cause is gone and a person says so.
 func TestPoisonIsParkedAndRetryable(t *testing.T) {
 	w := newWorld(t)

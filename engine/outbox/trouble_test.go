@@ -72,7 +72,7 @@ func (s *picky) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]sto
 	return s.Store.Enqueue(ctx, batch)
 }
 
-// (0.8) While the queue's database is away nothing is lost, rejected or passed
+// (Z8) While the queue's database is away nothing is lost, rejected or passed
 // over, and when it is back all of it is published in order.
 func TestOutageOfTheQueueLosesNothing(t *testing.T) {
 	w := newWorld(t)

@@ -93,7 +93,7 @@ func compensates(attempts int) func(*manifest.Manifest) {
 }
 
 // While attempts are left nothing is undone; then completed steps are, the last
-// first, and the run keeps its own failure. (SG2, SG3, SG4, TC60, TC61)
+// first, and the run keeps its own failure. (SG2, SG3, SG4)
 func TestARunThatFailsForGoodIsUndoneLastStepFirst(t *testing.T) {
 	for _, deadLetter := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestARunThatSucceedsOrFailsBeforeItsFirstStepUndoesNothing(t *testing.T) {
 	})
 }
 
-// (SG7, TC62)
+// (SG7)
 func TestACompensatorIsTriedAgainAsThePolicySays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := 2
@@ -181,7 +181,7 @@ func TestAStepThatCannotBeUndoneEndsTheRunForAPerson(t *testing.T) {
 }
 
 // Once decided, a run is undone whatever its handler would do now, and what was
-// undone before its worker was lost is not undone again. (SG5, SG12, TC65)
+// undone before its worker was lost is not undone again. (SG5, SG12)
 func TestAnUnwindGoesOnAfterItsWorkerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var again atomic.Bool
@@ -216,7 +216,7 @@ func TestAnUnwindGoesOnAfterItsWorkerIsLost(t *testing.T) {
 	})
 }
 
-// (SG9, TC64)
+// (SG9)
 func TestADrainDuringAnUnwindIsUncountedAndKeepsTheFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &saga{}

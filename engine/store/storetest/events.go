@@ -337,7 +337,6 @@ var eventTests = []test{
 			e.Errorf("answer %+v", res)
 		}
 	}},
-	// (TC56)
 	{"an expired event ends no wait", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		e.saveStep(with(waitFor("from here", 0, now), r))

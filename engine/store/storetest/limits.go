@@ -73,7 +73,7 @@ func (e *env) ready(queue string) int64 {
 }
 
 var limitTests = []test{
-	// (F1, TC29)
+	// (F1)
 	{"no more of a job run than its concurrency, whoever claims", func(e *env) {
 		e.register("w1", "w2", "w3")
 		all := e.addGated(5)
@@ -202,7 +202,7 @@ var limitTests = []test{
 		two := e.add(store.EnqueueParams{Job: "a:b", Gate: limit.KeyGate("a:b", "c")})
 		e.wantClaim("both", e.claimUnder("w", 5, l), one, two)
 	}},
-	// (F12, TC32)
+	// (F12)
 	{"a key that does not wait names who holds it", func(e *env) {
 		e.register("w")
 		a, b := e.addKeyed("k", store.EnqueueParams{}), e.addKeyed("k", store.EnqueueParams{})
@@ -225,7 +225,7 @@ var limitTests = []test{
 			e.Fatalf("a refused run holds its key: %v", res.Busy)
 		}
 	}},
-	// (F13, TC31)
+	// (F13)
 	{"a run's own lapsed claim does not refuse its retry", func(e *env) {
 		e.register("w1")
 		a := e.addKeyed("k", store.EnqueueParams{})
@@ -439,7 +439,7 @@ var limitTests = []test{
 			e.Fatalf("claimed %d after 10 s, want 1", n)
 		}
 	}},
-	// (L12, TC28)
+	// (L12)
 	{"what a gate holds up spends no rate", func(e *env) {
 		e.register("w")
 		l := &limit.Queue{Jobs: map[string]limit.Job{jobA: {Concurrency: 1}}, Rate: limit.Rate{Limit: 3, Per: time.Hour}}

@@ -30,7 +30,7 @@ func (e *env) setPause(p store.PauseParams, want bool) {
 }
 
 var pauseTests = []test{
-	// (C2, O10, TC13)
+	// (C2, O10)
 	{"what is paused is not claimed, and is once it is resumed", func(e *env) {
 		e.register("w")
 		a := e.add(store.EnqueueParams{Job: "a", Tenant: "t"})

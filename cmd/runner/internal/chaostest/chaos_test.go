@@ -159,7 +159,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 			skew = []time.Duration{-10 * time.Minute, 0, 10 * time.Minute}[i%3]
 		}
 		w, err := startWorker(workerParams{
-			name: fmt.Sprintf("worker-%d", i), dir: c.dir, database: as(t, c.url(database, i), roleWorks), skew: skew, proxy: c.proxies[i], fail: c.failf,
+			name: fmt.Sprintf("worker-%d", i), dir: c.dir, database: as(t, c.url(database, i), roleWorks), skew: skew, fail: c.failf,
 		})
 		if err != nil {
 			t.Fatal(err)

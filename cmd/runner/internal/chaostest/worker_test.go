@@ -17,10 +17,9 @@ import (
 // worker is the place of one process, which a supervisor fills again whenever
 // it is empty, as systemd or Kubernetes do.
 type worker struct {
-	name  string
-	proxy *proxy
-	skew  time.Duration
-	fail  func(format string, args ...any) // safe for concurrent use
+	name string
+	skew time.Duration
+	fail func(format string, args ...any) // safe for concurrent use
 
 	busy sync.Mutex // one trouble at a time
 
@@ -42,7 +41,6 @@ type workerParams struct {
 	dir      string // of binary and manifest
 	database string // through the proxy
 	skew     time.Duration
-	proxy    *proxy
 	fail     func(format string, args ...any)
 }
 
@@ -52,7 +50,7 @@ func startWorker(p workerParams) (*worker, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{name: p.name, proxy: p.proxy, skew: p.skew, fail: p.fail, log: log, ended: make(chan struct{})}
+	w := &worker{name: p.name, skew: p.skew, fail: p.fail, log: log, ended: make(chan struct{})}
 	if err := w.start(p); err != nil {
 		return nil, errors.Join(err, log.Close())
 	}

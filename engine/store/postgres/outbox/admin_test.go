@@ -69,7 +69,7 @@ func TestListingFiltersAndPages(t *testing.T) {
 	}
 }
 
-// (0.8) What was rejected can be staged again, at its old place in the order and
+// (Z8) What was rejected can be staged again, at its old place in the order and
 // under a new ordinal.
 func TestRejectedRowsAreStagedAgain(t *testing.T) {
 	d, _, ids := rejected(t)

@@ -35,7 +35,6 @@ type book struct {
 	schedules map[string]*scheduleBook
 	events    []string // payloads, in the order of their commits
 	claims    int
-	trail     []string
 }
 
 func newBook(w *world) *book {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -29,7 +31,8 @@ type tracing struct {
 }
 
 // tracingWanted reports whether the environment asks for traces.
-// Errors: X_INVALID for an exporter or a protocol that this program has not.
+// Errors: X_INVALID for an exporter or a protocol that this program has not, and
+// for an endpoint or headers that are none. No value of these is repeated.
 func tracingWanted(getenv func(string) string) (bool, error) {
 	exporter := strings.ToLower(getenv("OTEL_TRACES_EXPORTER"))
 	switch {
@@ -50,7 +53,37 @@ func tracingWanted(getenv func(string) string) (bool, error) {
 			Fix: "set OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf, with the collector's port for HTTP (4318)",
 		}
 	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"} {
+		if v := getenv(name); v != "" && !isEndpoint(v) {
+			return false, &abi.Error{Code: job.CodeInvalid, Message: name + " is no URL", Fix: "write it as http://collector:4318 or https://…"}
+		}
+	}
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"} {
+		if !areHeaders(getenv(name)) {
+			return false, &abi.Error{Code: job.CodeInvalid, Message: name + " is no list of headers", Fix: "write it as key=value,key=value, with values escaped as in a URL"}
+		}
+	}
 	return true, nil
+}
+
+// isEndpoint and areHeaders check what the library would only complain of, with
+// the value, which may hold a password, and go on without.
+func isEndpoint(s string) bool {
+	u, err := url.Parse(s)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
+func areHeaders(s string) bool {
+	if s == "" {
+		return true
+	}
+	for header := range strings.SplitSeq(s, ",") {
+		name, value, ok := strings.Cut(header, "=")
+		if _, err := url.PathUnescape(value); !ok || err != nil || strings.TrimSpace(name) == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // newTracing is nil if the environment asks for no traces. It connects to nothing
@@ -59,6 +92,7 @@ func newTracing(ctx context.Context, getenv func(string) string, log *slog.Logge
 	if wanted, err := tracingWanted(getenv); err != nil || !wanted {
 		return nil, err
 	}
+	otel.SetLogger(logr.Discard()) // it would print variables as they are, and headers are secrets
 	exporter, err := otlptracehttp.New(ctx)
 	if err != nil {
 		return nil, &abi.Error{Code: job.CodeInvalid, Message: "the OTEL_* variables make no exporter: " + err.Error(), Fix: "correct or unset them", Err: err}

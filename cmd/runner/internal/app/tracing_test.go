@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"strings"
 	"testing"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -108,8 +109,18 @@ func TestSpansOfARunReachACollector(t *testing.T) {
 }
 
 func TestTracesThatCannotBeSentAreRefusedAtTheStart(t *testing.T) {
-	for name, value := range map[string]string{"OTEL_TRACES_EXPORTER": "zipkin", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"} {
-		env := map[string]string{name: value, "OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+	for _, c := range [][2]string{
+		{"OTEL_TRACES_EXPORTER", "zipkin"},
+		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", ":::hunter2"},
+		{"OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://u:hunter2@collector"},
+		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318"},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "api-key: hunter2"},
+		{"OTEL_EXPORTER_OTLP_HEADERS", "a=b,=hunter2"},
+		{"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api-key=hunter2%"},
+	} {
+		name, value := c[0], c[1]
+		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: value}
 		dir := t.TempDir()
 		put(t, dir, "jobs.toml", "")
 		_, err := app.StartServer(t.Context(), app.ServerConfig{
@@ -117,6 +128,8 @@ func TestTracesThatCannotBeSentAreRefusedAtTheStart(t *testing.T) {
 		})
 		if abi.CodeOf(err) != job.CodeInvalid {
 			t.Errorf("%s=%s: %v", name, value, err)
+		} else if m := err.Error(); !strings.Contains(m, "OTEL_") && !strings.Contains(m, "http/protobuf") || strings.Contains(m, "hunter2") {
+			t.Errorf("%s=%s is refused with %q", name, value, m)
 		}
 	}
 }

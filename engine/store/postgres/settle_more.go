@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -178,6 +180,27 @@ func (m *settlingMore) enter(ctx context.Context, p *store.SettleParams, flush f
 		p.Step = &with
 	}
 	return nil
+}
+
+// enqueueOf inserts what a step enqueues, and returns it with the step's output.
+func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams, mode enqueueMode) (b *entries, output []byte, err error) {
+	if b, err = newEntries(st.Enqueue); err != nil {
+		return nil, nil, err
+	}
+	if len(st.Enqueue) > 0 {
+		if err := s.enqueueIn(ctx, tx, b, b.all(), mode); err != nil {
+			return nil, nil, err
+		}
+	}
+	if !st.OutputEnqueued {
+		return b, st.Output, nil
+	}
+	named := make([]abi.EnqueueResult, len(b.results))
+	for i, e := range b.results {
+		named[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped && e.ID != st.Enqueue[i].ID}
+	}
+	output, err = json.Marshal(named)
+	return b, output, err
 }
 
 // follow inserts the runs that commit with the ends, after all of these.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,9 +49,9 @@ func TestLinesAreKeptWithTheEndAndWhileAnAttemptGoesOn(t *testing.T) {
 			"silent": func(t *task) (any, error) { t.Work(time.Minute); return nil, nil },
 		}, nil)
 		// The first save is lost, the second is done and its answer lost.
-		saves := 0
+		var saves atomic.Int32
 		r.db.Between = onOp("SaveLogs", func(_ context.Context, call func() error) error {
-			switch saves++; saves {
+			switch saves.Add(1) {
 			case 1:
 				return enginetest.Away()
 			case 2:
@@ -66,8 +67,8 @@ func TestLinesAreKeptWithTheEndAndWhileAnAttemptGoesOn(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.wantLogs(id, "1#1 begun")
 		time.Sleep(30 * time.Second)
-		if saves != 3 {
-			t.Errorf("%d saves of one line that was lost, unsure and saved", saves)
+		if n := saves.Load(); n != 3 {
+			t.Errorf("%d saves of one line that was lost, unsure and saved", n)
 		}
 		r.settles(silent)
 		r.settles(id)

@@ -22,7 +22,7 @@ func (s *Store) audit(ctx context.Context, tx queryer, e store.AuditEntry) error
 
 // Audit implements store.Auditor.
 func (s *Store) Audit(ctx context.Context, p store.AuditParams) (out []store.AuditEntry, err error) {
-	limit, err := pageLimit(p.Limit)
+	limit, err := store.PageLimit(p.Limit)
 	if err != nil {
 		return nil, err
 	}

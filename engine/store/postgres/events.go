@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -223,18 +221,8 @@ func (s *Store) PendingEvent(ctx context.Context, p store.WaitParams) (pending b
 
 // ListEvents implements store.Events.
 func (s *Store) ListEvents(ctx context.Context, p store.ListEventsParams) (out []job.Event, err error) {
-	if p.Limit == 0 {
-		p.Limit = defaultList
-	}
-	if p.Limit < 0 || p.Limit > maxList || p.Before < 0 {
-		return nil, &abi.Error{
-			Code:    job.CodePageInvalid,
-			Message: fmt.Sprintf("a page of %d events before %d", p.Limit, p.Before),
-			Fix:     fmt.Sprintf("ask for 1 to %d, before an event's number", maxList),
-		}
-	}
-	if p.Before == 0 {
-		p.Before = math.MaxInt64
+	if p, err = p.Page(); err != nil {
+		return nil, err
 	}
 	err = s.read(ctx, func(q queryer) error {
 		out = nil

@@ -11,16 +11,11 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-const (
-	defaultList = 100
-	maxList     = 1000
-)
-
 // List implements store.Admin. Newest and oldest first are by id: ids are time-ordered, and
 // a page that goes on after an id needs nothing of the run it names, which may
 // have been purged since.
 func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error) {
-	limit, err := pageLimit(p.Limit)
+	limit, err := store.PageLimit(p.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -49,17 +44,6 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error)
 		return nil, err
 	}
 	return out, nil
-}
-
-// pageLimit is how many entries a page of a listing has.
-func pageLimit(asked int) (int, error) {
-	switch {
-	case asked == 0:
-		return defaultList, nil
-	case asked < 0 || asked > maxList:
-		return 0, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d entries", asked), Fix: fmt.Sprintf("ask for 1 to %d", maxList)}
-	}
-	return asked, nil
 }
 
 // list is a listing's statement on its way.

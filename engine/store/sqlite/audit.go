@@ -29,7 +29,7 @@ func (t *tx) audit(e store.AuditEntry) error {
 
 // Audit implements store.Auditor.
 func (s *Store) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEntry, error) {
-	limit, err := pageLimit(p.Limit)
+	limit, err := store.PageLimit(p.Limit)
 	if err != nil {
 		return nil, err
 	}

@@ -12,11 +12,6 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-const (
-	defaultList = 100
-	maxList     = 1000
-)
-
 // listIndex is the index that holds the runs of a state and few others. Done
 // runs are most of the table, and found by walking it from the newest.
 var listIndex = map[job.State]string{
@@ -33,7 +28,7 @@ var listIndex = map[job.State]string{
 // a page that goes on after an id needs nothing of the run it names, which may
 // have been purged since.
 func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error) {
-	limit, err := pageLimit(p.Limit)
+	limit, err := store.PageLimit(p.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -69,17 +64,6 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]job.Run, error)
 		return nil, err
 	}
 	return out, nil
-}
-
-// pageLimit is how many entries a page of a listing has.
-func pageLimit(asked int) (int, error) {
-	switch {
-	case asked == 0:
-		return defaultList, nil
-	case asked < 0 || asked > maxList:
-		return 0, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d entries", asked), Fix: fmt.Sprintf("ask for 1 to %d", maxList)}
-	}
-	return asked, nil
 }
 
 // listQuery composes the statement for a filter from fixed texts; what the

@@ -38,7 +38,7 @@ func (e *env) actFlags(cmd *cobra.Command, verb engine.BulkVerb) *act {
 }
 
 func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error {
-	bulk := a.filter.given(cmd)
+	bulk := a.filter.given()
 	switch {
 	case bulk && len(args) > 0:
 		return usagef("name runs by their ids or by a filter", "runs are named by id and by a filter")

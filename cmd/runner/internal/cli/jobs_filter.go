@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
@@ -13,6 +14,7 @@ import (
 
 // filter is which runs a command is about, as its flags say.
 type filter struct {
+	flags        *pflag.FlagSet // its own, of the command's
 	p            store.ListParams
 	state        string
 	tenant       string
@@ -22,8 +24,8 @@ type filter struct {
 
 // filterFlags adds the flags of a filter.
 func (e *env) filterFlags(cmd *cobra.Command) *filter {
-	f := &filter{}
-	flags := cmd.Flags()
+	f := &filter{flags: pflag.NewFlagSet("filter", pflag.ContinueOnError)}
+	flags := f.flags
 	flags.StringVar(&f.state, "state", "", "only runs in this state: "+stateNames())
 	flags.StringVar(&f.p.Job, "job", "", "only runs of this job")
 	flags.StringVar(&f.p.Queue, "queue", "", "only runs in this queue")
@@ -34,23 +36,17 @@ func (e *env) filterFlags(cmd *cobra.Command) *filter {
 	flags.StringVar(&f.p.Parent, "parent", "", "only runs that this run enqueued")
 	flags.StringVar(&f.since, "since", "", "only runs enqueued since: a time (2026-01-31T08:00:00Z), or how long ago (24h, 7d)")
 	flags.StringVar(&f.until, "until", "", "only runs enqueued before: the same")
+	cmd.Flags().AddFlagSet(flags)
 	cmd.MarkFlagsMutuallyExclusive("tenant", "no-tenant")
 	e.complete(cmd, "job", e.completeJobs)
 	e.complete(cmd, "state", completeStates)
 	return f
 }
 
-// filterNames are the flags of a filter.
-var filterNames = []string{"state", "job", "queue", "tenant", "no-tenant", "code", "id", "parent", "since", "until"}
-
 // given reports whether any of the filter's flags is set.
-func (f *filter) given(cmd *cobra.Command) bool {
-	for _, name := range filterNames {
-		if cmd.Flags().Changed(name) {
-			return true
-		}
-	}
-	return false
+func (f *filter) given() (given bool) {
+	f.flags.VisitAll(func(flag *pflag.Flag) { given = given || flag.Changed })
+	return given
 }
 
 // params is the filter. How long ago is counted from the database's time.

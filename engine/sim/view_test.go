@@ -229,6 +229,62 @@ func (v *view) Now(ctx context.Context) (time.Time, error) {
 	return read(v, ctx, "Now", "", v.Store.Now)
 }
 
+func (v *view) InvokeDepth(ctx context.Context, id string, most int) (int, error) {
+	return read(v, ctx, "InvokeDepth", v.labels(id), func(ctx context.Context) (int, error) { return v.Store.InvokeDepth(ctx, id, most) })
+}
+
+func (v *view) SaveLogs(ctx context.Context, batch []store.LogParams) error {
+	ids := make([]string, len(batch))
+	for i := range batch {
+		ids[i] = batch[i].Ref.RunID
+	}
+	_, err := mutate(v, ctx, "SaveLogs", v.labels(ids...),
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.SaveLogs(ctx, batch)) }, nil)
+	return err
+}
+
+func (v *view) ListLogs(ctx context.Context, p store.ListLogsParams) (store.ListLogsResult, error) {
+	return read(v, ctx, "ListLogs", v.labels(p.Run), func(ctx context.Context) (store.ListLogsResult, error) { return v.Store.ListLogs(ctx, p) })
+}
+
+func (v *view) SetPause(ctx context.Context, p store.PauseParams) (bool, error) {
+	return mutate(v, ctx, "SetPause", fmt.Sprint(p.Kind, " ", p.Name, " ", !p.Resume),
+		func(ctx context.Context) (bool, error) { return v.Store.SetPause(ctx, p) },
+		func(bool) { v.p.w.book.refresh("SetPause") })
+}
+
+func (v *view) ListPauses(ctx context.Context) ([]store.Pause, error) {
+	return read(v, ctx, "ListPauses", "", v.Store.ListPauses)
+}
+
+func (v *view) Age(ctx context.Context, p store.AgeParams) (int, error) {
+	return mutate(v, ctx, "Age", p.Queue,
+		func(ctx context.Context) (int, error) { return v.Store.Age(ctx, p) },
+		func(int) { v.p.w.book.refresh("Age") })
+}
+
+func (v *view) ForgetSchedule(ctx context.Context, p store.ScheduleParams) error {
+	_, err := mutate(v, ctx, "ForgetSchedule", p.Name,
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.ForgetSchedule(ctx, p)) }, nil)
+	return err
+}
+
+func (v *view) ListEvents(ctx context.Context, p store.ListEventsParams) ([]job.Event, error) {
+	return read(v, ctx, "ListEvents", p.Topic, func(ctx context.Context) ([]job.Event, error) { return v.Store.ListEvents(ctx, p) })
+}
+
+func (v *view) ListWorkers(ctx context.Context) ([]store.Worker, error) {
+	return read(v, ctx, "ListWorkers", "", v.Store.ListWorkers)
+}
+
+func (v *view) Attempts(ctx context.Context, id string) ([]job.AttemptRecord, error) {
+	return read(v, ctx, "Attempts", v.labels(id), func(ctx context.Context) ([]job.AttemptRecord, error) { return v.Store.Attempts(ctx, id) })
+}
+
+func (v *view) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEntry, error) {
+	return read(v, ctx, "Audit", p.Subject, func(ctx context.Context) ([]store.AuditEntry, error) { return v.Store.Audit(ctx, p) })
+}
+
 // Stats feed gauges, on which nothing depends.
 func (v *view) Stats(ctx context.Context) (store.Stats, error) {
 	if v.p.dead.Load() {

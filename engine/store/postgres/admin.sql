@@ -14,11 +14,11 @@ FROM {schema}.attempts WHERE run_id = $1 ORDER BY claim
 
 -- name: cancel_run
 -- $1 id, $2 error or NULL to keep it, $3 retention in ms, $4 the states that
--- this build knows
+-- this build knows, $5 whether also if it is running
 WITH w AS (
   DELETE FROM {schema}.waiting WHERE id = $1 AND state = ANY ($4::text[]) RETURNING *
 ), r AS (
-  DELETE FROM {schema}.running WHERE id = $1 RETURNING *
+  DELETE FROM {schema}.running WHERE id = $1 AND $5::boolean RETURNING *
 ), ended AS (
   SELECT id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans, run_at, created_at, started_at, claimed_at,
     NULL::text AS worker, module, parent, enqueued_by, traceparent, error, progress, input, gate FROM w

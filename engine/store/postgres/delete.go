@@ -37,11 +37,11 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, 
 			if out.State.Live() {
 				// Who waits for it hears of it, and who it waits for ends with it.
 				var ended bool
-				if _, woken, ended, err = s.cancelFamily(ctx, tx, p.ID, store.Deleted(), 0); err != nil {
+				if _, woken, ended, err = s.cancelFamily(ctx, tx, cancelling{id: p.ID, failure: store.Deleted(), resting: true}); err != nil {
 					return err
 				}
 				if !ended {
-					continue
+					continue // it ended meanwhile, or a claim was first
 				}
 				if err := s.notes.in(ctx, tx, queuesOfResting(woken)); err != nil {
 					return err

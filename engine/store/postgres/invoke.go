@@ -153,7 +153,7 @@ func (s *Store) leaveChildren(ctx context.Context, tx pgx.Tx, parents []string) 
 		}
 		parents = nil
 		for _, c := range children {
-			_, ended, err := s.cancelIn(ctx, tx, c.id, store.ParentEnded(c.parent), c.keep)
+			_, ended, err := s.cancelIn(ctx, tx, cancelling{id: c.id, failure: store.ParentEnded(c.parent), keep: c.keep})
 			if err != nil && abi.CodeOf(err) != job.CodeNotFound {
 				return err
 			}

@@ -130,6 +130,36 @@ var concurrentTests = []test{
 			}
 		}
 	}},
+	// (O5) A body never runs of a run that is gone.
+	{"of a claim and a delete at once, one has the run", func(e *env) {
+		e.register("w")
+		for range 50 {
+			id := e.add(store.EnqueueParams{})
+			var claimed []job.Run
+			var deleted error
+			parallel(2, func(i int) {
+				if i == 0 {
+					res, err := e.db.Claim(e.ctx, store.ClaimParams{Worker: "w", Queues: []store.QueueLimit{{Queue: queueA, Limit: 1}}})
+					if err != nil {
+						e.Errorf("claim: %v", err)
+					}
+					claimed = res.Runs
+					return
+				}
+				_, deleted = e.db.Delete(e.ctx, store.DeleteParams{ID: id})
+			})
+			switch {
+			case len(claimed) == 0 && deleted == nil:
+				_, err := e.db.Get(e.ctx, id)
+				e.wantCode(err, job.CodeNotFound)
+			case len(claimed) == 1 && deleted != nil:
+				e.wantCode(deleted, job.CodeNotRemovable)
+				e.finish(claimed[0], job.Completed, job.Done)
+			default:
+				e.Fatalf("%d runs were claimed, and the delete was answered with %v", len(claimed), deleted)
+			}
+		}
+	}},
 	{"of a settle and a cancel at once, one has the verdict", func(e *env) {
 		e.register("w")
 		for range 50 {

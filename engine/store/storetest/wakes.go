@@ -33,7 +33,7 @@ func (e *env) wakes() (next func(queue string), stop func()) {
 }
 
 var wakeTests = []test{
-	// (E8, W22)
+	// (E8, W22, O10)
 	{"whatever makes a run ready wakes its queue", func(e *env) {
 		e.register("w")
 		next, stop := e.wakes()
@@ -54,6 +54,14 @@ var wakeTests = []test{
 		e.db.Advance(lease)
 		e.reclaim()
 		next("a")
+		e.pause(store.PauseQueue, "a")
+		e.resume(store.PauseQueue, "a")
+		next("a")
+		_, err := e.db.Promote(e.ctx, store.PromoteParams{ID: e.add(store.EnqueueParams{Queue: "c", Delay: time.Hour})})
+		if err != nil {
+			e.Fatal(err)
+		}
+		next("c")
 	}},
 	// (E5) Workers that were not told would find it when their poll comes round.
 	{"a run that is due within the second wakes its queue", func(e *env) {

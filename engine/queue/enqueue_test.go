@@ -14,6 +14,7 @@ import (
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/sqlite"
 )
 
 // open returns a queue with a few jobs over a database in memory.
@@ -171,17 +172,27 @@ func TestEightEnqueuesOfOneKeyMakeOneRun(t *testing.T) {
 }
 
 func TestAnImmediateRunIsDueWhateverTheEnqueuersClockSays(t *testing.T) {
-	q, db := open(t)
-	r, err := q.Enqueue(t.Context(), queue.Request{Job: "free"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	run, err := db.Get(t.Context(), r.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !run.RunAt.Equal(run.CreatedAt) || run.State != job.Ready {
-		t.Errorf("due at %s, created at %s, %s: want the store's one instant", run.RunAt, run.CreatedAt, run.State)
+	for _, skew := range []time.Duration{-10 * time.Minute, 10 * time.Minute} {
+		q, db := open(t)
+		behind, err := sqlite.Open(t.Context(), sqlite.Config{
+			Path: sqlite.Memory, Create: true, Clock: func() time.Time { return time.Now().Add(skew) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer behind.Close()
+		db.Store = behind
+		r, err := q.Enqueue(t.Context(), queue.Request{Job: "free"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := db.Get(t.Context(), r.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !run.RunAt.Equal(run.CreatedAt) || run.State != job.Ready {
+			t.Errorf("due at %s, created at %s, %s: want the store's one instant", run.RunAt, run.CreatedAt, run.State)
+		}
 	}
 }
 

@@ -233,6 +233,31 @@ func TestAPausedScheduleNeitherFiresNorMoves(t *testing.T) {
 	})
 }
 
+// (O11) What a pause held up is made up for as the schedule says.
+func TestAResumedScheduleMakesUpAsItsPolicySays(t *testing.T) {
+	for policy, want := range map[string][]string{
+		"skip":     {"01-01 01:00", "01-01 04:00"},
+		"run-once": {"01-01 01:00", "01-01 02:00"},
+		"run-all":  {"01-01 01:00", "01-01 02:00", "01-01 03:00", "01-01 04:00"},
+	} {
+		t.Run(policy, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, every("s", "0 * * * *", catchUp(policy)))
+				r.start(nil)
+				r.until("01-01 01:30")
+				_, err := r.db.PauseSchedule(t.Context(), pause("s"))
+				r.must(err)
+				r.until("01-01 04:30")
+				r.want("s", "01-01 01:00")
+				_, err = r.db.ResumeSchedule(t.Context(), pause("s"))
+				r.must(err)
+				r.pass(schedule.DefaultLease/3 + 2*time.Second)
+				r.want("s", want...)
+			})
+		})
+	}
+}
+
 // A pause that comes between two renewals holds all the same.
 func TestAPauseIsHeededAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -143,6 +143,26 @@ func TestAnotherEndOfARunIsToldToo(t *testing.T) {
 	})
 }
 
+// (OS2, F12) A run that never began has an end all the same.
+func TestARefusalIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"tell": func(*task) (any, error) { return nil, nil }, "j": func(t *task) (any, error) { t.Work(time.Minute); return nil, nil }},
+			func(m *manifest.Manifest) {
+				telling(m)
+				m.Jobs["j"].Concurrency = manifest.Concurrency{Limit: 1, Keyed: true, Key: limitKey("{k}"), Fail: true}
+			})
+		first := r.enqueueFor("j", "", `{"k":1}`)
+		r.work(nil)
+		r.reaches(first, job.Running)
+		second := r.enqueueFor("j", "", `{"k":1}`)
+		r.ended(r.settles(second), job.Failed, job.CodeKeyBusy, 0)
+		got := r.told(second)
+		if len(got) != 1 || got[0].Outcome != job.Refused || got[0].State != job.Failed || got[0].Code != job.CodeKeyBusy || got[0].Attempts != 0 {
+			t.Errorf("told %+v", got)
+		}
+	})
+}
+
 func TestABurialIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, handlers{"tell": nil, "j": nil}, func(m *manifest.Manifest) {

@@ -2,7 +2,10 @@ package worker_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +106,24 @@ func TestASettleWhoseAnswerWasLostFindsItself(t *testing.T) {
 		r.logged("jobs.settle.unowned", 0)
 		if bodies != 1 {
 			t.Errorf("%d bodies", bodies)
+		}
+	})
+}
+
+// (R9, R12) One line for each failed attempt, loud only where the run ends.
+func TestAFailureIsLoggedAsLoudAsItIsFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, errors.New("again") }}, nil)
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Dead, "", 3)
+		var lines []string
+		for _, m := range r.events.Messages() {
+			if level, ok := strings.CutSuffix(strings.SplitAfter(m, "jobs.attempt.failed")[0], " jobs.attempt.failed"); ok {
+				lines = append(lines, level+" "+fmt.Sprint(strings.Contains(m, "stop=attempts-exhausted")))
+			}
+		}
+		if want := []string{"WARN false", "WARN false", "ERROR true"}; !slices.Equal(lines, want) {
+			t.Errorf("logged %q, want %q", lines, want)
 		}
 	})
 }

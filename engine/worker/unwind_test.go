@@ -141,7 +141,10 @@ func TestARunThatSucceedsOrFailsBeforeItsFirstStepUndoesNothing(t *testing.T) {
 func TestACompensatorIsTriedAgainAsThePolicySays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := 2
-		s := &saga{undo: func(what string, _ *task) error {
+		var kept []string // the run's failure while it is undone
+		var r *rig
+		s := &saga{undo: func(what string, t *task) error {
+			kept = append(kept, r.get(t.Attempt.Meta.RunID).Error.Message)
 			if what == "hotel" {
 				if fails--; fails >= 0 {
 					return errors.New("the hotel does not answer")
@@ -149,13 +152,13 @@ func TestACompensatorIsTriedAgainAsThePolicySays(t *testing.T) {
 			}
 			return nil
 		}}
-		r := newRig(t, handlers{"j": s.run}, compensates(3))
+		r = newRig(t, handlers{"j": s.run}, compensates(3))
 		r.work(nil)
 		id := r.enqueue("j")
 		run := r.settles(id)
 		r.ended(run, job.Dead, "", 6)
-		if run.Error.Message != "no money" {
-			t.Errorf("error %+v", run.Error)
+		if kept = append(kept, run.Error.Message); !slices.Equal(kept, slices.Repeat([]string{"no money"}, 5)) {
+			t.Errorf("its failures were %q", kept)
 		}
 		s.want(t, "flight", "hotel", "undo hotel", "undo hotel", "undo hotel", "undo flight")
 		r.logged("jobs.unwind.retried", 2)
@@ -330,4 +333,49 @@ func TestARetryOfARunThatWasUndoneIsAFreshRun(t *testing.T) {
 		r.ended(r.get(id), job.Dead, "", 2)
 		s.want(t, "flight", "hotel", "undo hotel", "undo flight", "flight", "hotel")
 	})
+}
+
+// (SG17) Told is the end, not the decision to undo, and what the run failed of.
+func TestTheEndOfARunThatWasUndoneIsToldOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{last: func(*task) error { return enginetest.Terminal("X_CARD", "no money") }}
+		r := newRig(t, handlers{"tell": func(*task) (any, error) { return nil, nil }, "j": s.run}, func(m *manifest.Manifest) {
+			telling(m)
+			compensates(3)(m)
+		})
+		r.work(nil)
+		run := r.settles(r.enqueue("j"))
+		s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+		got := r.told(run.ID)
+		if len(got) != 1 || got[0].State != job.Dead || got[0].Code != "X_CARD" || got[0].Attempts != run.Attempt {
+			t.Errorf("told %+v of a run that is %s at attempt %d", got, run.State, run.Attempt)
+		}
+	})
+}
+
+// (SG20, SG21) Undoing is a step's body: it has a step's ceiling, and cannot sleep.
+func TestACompensatorThatSleepsOrTakesTooLongHasFailed(t *testing.T) {
+	for name, c := range map[string]struct {
+		undo func(t *task) error
+		says string
+	}{
+		"sleeps": {func(t *task) error { return t.Sleep("nap", time.Hour) }, "inside step"},
+		"long":   {func(t *task) error { t.Work(time.Hour); return t.Context.Err() }, job.CodeStepTimeout},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &saga{undo: func(_ string, t *task) error { return c.undo(t) }}
+				r := newRig(t, handlers{"j": s.run}, func(m *manifest.Manifest) {
+					compensates(1)(m)
+					m.Jobs["j"].StepTimeout = time.Minute
+				})
+				r.work(nil)
+				run := r.settles(r.enqueue("j"))
+				r.ended(run, job.Dead, job.CodeCompensationFailed, 2)
+				if !strings.Contains(run.Error.Message, c.says) {
+					t.Errorf("%q says nothing of %s", run.Error.Message, c.says)
+				}
+			})
+		})
+	}
 }

@@ -121,10 +121,15 @@ func New(p Params) *Attempt {
 	return a
 }
 
+// Hydrates reports whether there may be anything for Hydrate to read.
+func (a *Attempt) Hydrates() bool {
+	return a.p.Run.Steps > 0 || a.p.Compensates && a.p.Run.Attempt > a.p.Run.MaxAttempts
+}
+
 // Hydrate reads what earlier attempts recorded, in one query, if there is
 // anything. Errors: the store's; nothing has begun then.
 func (a *Attempt) Hydrate(ctx context.Context) error {
-	if a.p.Run.Steps == 0 && !(a.p.Compensates && a.p.Run.Attempt > a.p.Run.MaxAttempts) {
+	if !a.Hydrates() {
 		return nil
 	}
 	steps, err := a.p.Queue.ListSteps(ctx, a.p.Run.ID)

@@ -62,28 +62,15 @@ func (w *Worker) hold(a *attempt) bool {
 	return true
 }
 
-// work executes the attempt to its end and hands its verdict over. It is an
-// attempt's goroutine.
+// work executes the attempt to its end and hands its verdict over. It is called on
+// the attempt's goroutine.
 func (a *attempt) work() {
-	growStack(0)
 	began := time.Now()
 	span := a.beginSpan()
 	v := a.execute()
 	a.endSpan(span, v)
 	a.settle(v, time.Since(began))
 	a.cancel(nil)
-}
-
-// growStack has the goroutine's stack grown at once to what an attempt needs,
-// while there is next to nothing on it to be copied. Otherwise it would be
-// doubled and copied again and again on the way into the guest, a tenth of the
-// time of a short attempt.
-//
-//go:noinline
-func growStack(i int) byte {
-	var room [12 << 10]byte
-	room[i] = 1
-	return room[len(room)-1-i]
 }
 
 // execute runs the guest and judges what came of it. No panic leaves it.
@@ -203,6 +190,9 @@ func (a *attempt) unserved(err error) verdict {
 // renews its lease meanwhile, so nothing else would ever end the attempt, whose
 // own time has not begun.
 func (a *attempt) hydrate(memory *step.Attempt) error {
+	if !memory.Hydrates() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(a.ctx, claimTimeout)
 	defer cancel()
 	return memory.Hydrate(ctx)

@@ -127,7 +127,7 @@ func (c *claimer) launch(s *session, res store.ClaimResult) {
 			c.w.handBack(a, true)
 		default:
 			c.w.limit.begun(r)
-			go a.work()
+			c.w.backlog.start(a)
 		}
 	}
 	c.w.slots.claimed(c.limits, c.got)

@@ -96,6 +96,7 @@ type Worker struct {
 	crumb atomic.Int64 // how long the last claim took, a time.Duration
 
 	trouble trouble
+	backlog backlog
 
 	mu       sync.Mutex // guards all below, and what session and attempt say it does
 	state    state

@@ -8,9 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -68,14 +70,48 @@ func runForCode(ts *testscript.TestScript, args []string, attr *syscall.SysProcA
 }
 
 func cmdGet(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) != 1 {
-		ts.Fatalf("usage: get URL")
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: get URL [REGEXP]")
 	}
-	resp, err := http.Get(args[0])
+	re := pattern(ts, append(args, "")[1])
+	for {
+		resp, err := http.Get(args[0])
+		ts.Check(err)
+		body, err := io.ReadAll(resp.Body)
+		ts.Check(errors.Join(err, resp.Body.Close()))
+		if re.Match(body) {
+			_, err = ts.Stdout().Write(body)
+			ts.Check(err)
+			return
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// cmdRepeat is for what a busy machine may have answer late: a completion that
+// gives up after half a second, a metric that follows what it counts.
+func cmdRepeat(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: repeat REGEXP CMD ARG…")
+	}
+	re := pattern(ts, args[0])
+	for {
+		cmd := exec.Command(lookPath(ts, args[1]), args[2:]...)
+		cmd.Dir, cmd.Env = ts.MkAbs("."), environ(ts)
+		if out, err := cmd.Output(); err == nil && re.Match(out) {
+			_, err = ts.Stdout().Write(out)
+			ts.Check(err)
+			return
+		}
+		time.Sleep(pollEvery)
+	}
+}
+
+// pattern is a regular expression whose ^ and $ are those of lines.
+func pattern(ts *testscript.TestScript, text string) *regexp.Regexp {
+	re, err := regexp.Compile("(?m)" + text)
 	ts.Check(err)
-	defer func() { _ = resp.Body.Close() }()
-	_, err = io.Copy(ts.Stdout(), resp.Body)
-	ts.Check(err)
+	return re
 }
 
 // lookPath is the program of that name in the script's PATH.

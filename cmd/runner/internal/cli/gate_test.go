@@ -5,13 +5,15 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // gates is a server whose requests wait until the script opens the gate that
 // their path names. It is how a script knows that a step is under way, and
-// decides when it ends. $GATE is its address.
+// decides when it ends. $GATE is its address. A request that waits long is told to
+// come again, since no request lasts for ever; that one does not count.
 //
 //	gate await NAME [N]   until N requests (1) have come to the gate, from its start
 //	gate open NAME        lets them through, and all that come later
@@ -29,16 +31,20 @@ type gatesKey struct{}
 func newGates() *gates {
 	g := &gates{came: map[string]int{}, open: map[string]chan struct{}{}}
 	g.more = sync.NewCond(&g.mu)
-	g.server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	g.server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path[1:]
 		g.mu.Lock()
-		g.came[name]++
+		if r.Header.Get("Again") == "" {
+			g.came[name]++
+		}
 		opened := g.gate(name)
 		g.more.Broadcast()
 		g.mu.Unlock()
 		select {
 		case <-opened:
 		case <-r.Context().Done():
+		case <-time.After(5 * time.Second):
+			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
 	return g

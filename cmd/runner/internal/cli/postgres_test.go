@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/url"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,8 +27,7 @@ func cmdPostgres(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: postgres start|down|up|exec|run|url …")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
+	ctx := context.Background()
 	held := ts.Value(serverKey{}).(**pgtest.Server)
 	if args[0] != "start" && *held == nil {
 		ts.Fatalf("no server was started")
@@ -67,4 +65,44 @@ func cmdPostgres(ts *testscript.TestScript, neg bool, args []string) {
 	default:
 		ts.Fatalf("usage: postgres start|down|up|exec|run|url …")
 	}
+}
+
+// cmdLapse is: lapse NAME, which is what time does to a process that was killed:
+// its lease is over, and what it held is anyone's. So leases can be long, and no
+// process loses one because the machine is busy. A file has one server, which
+// takes over what it finds.
+func cmdLapse(ts *testscript.TestScript, neg bool, args []string) {
+	p := named(ts, args, 1, "lapse NAME")
+	<-p.done
+	if ts.Getenv("RUNNER_DATABASE_URL") == "" {
+		return
+	}
+	const lapse = "UPDATE runner.workers SET expires_at = now() - interval '1 second' WHERE pid = $1"
+	if n := execute(ts, lapse, p.cmd.Process.Pid); n == 0 {
+		ts.Fatalf("no lease of %s is there", args[0])
+	}
+}
+
+// cmdLeft is: left NAME. A process that ended in order holds no lease, unless the
+// database took too long to hear its goodbye, which it says; then its row goes here,
+// as it would when it lapses.
+func cmdLeft(ts *testscript.TestScript, neg bool, args []string) {
+	p := named(ts, args, 1, "left NAME")
+	<-p.done
+	n := execute(ts, "DELETE FROM runner.workers WHERE pid = $1", p.cmd.Process.Pid)
+	if n > 0 && !strings.Contains(p.said(), "jobs.worker.deregister-failed") {
+		ts.Fatalf("%s has left %d leases behind; it printed:\n%s", args[0], n, p.said())
+	}
+}
+
+// execute runs a statement in the script's database, and answers how many rows it
+// changed.
+func execute(ts *testscript.TestScript, sql string, args ...any) int64 {
+	ctx := context.Background()
+	c, err := pgx.Connect(ctx, ts.Getenv("RUNNER_DATABASE_URL"))
+	ts.Check(err)
+	defer c.Close(ctx)
+	tag, err := c.Exec(ctx, sql, args...)
+	ts.Check(err)
+	return tag.RowsAffected()
 }

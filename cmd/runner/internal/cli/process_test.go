@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"errors"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -10,8 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -20,32 +21,40 @@ import (
 // what a process prints or for its end, never for time to pass.
 //
 //	start NAME PROGRAM ARG…     run it; what it prints goes to NAME.log
+//	startpiped NAME PROGRAM …   the same for one whose files may not grow: by way of a pipe
 //	await NAME REGEXP           until a line of its output matches (from the line after the last match)
 //	signal NAME TERM|INT|HUP|KILL|STOP|CONT
 //	ended NAME CODE             until it has ended, with that exit code or "killed"
 //	capture VAR REGEXP FILE     VAR is the first group of the first match in FILE (stdout: the last command's)
 //	code N CMD ARG…             runs CMD, which must exit with N
-//	get URL                     makes an HTTP request; its body is stdout
+//	get URL [REGEXP]            makes an HTTP request, again until the body matches; that is stdout
+//	repeat REGEXP CMD ARG…      runs CMD, again until it exits with 0 and its stdout matches: of what may answer late
 //	unprivileged N CMD ARG…     as code, without root's rights
 //	count N REGEXP FILE         FILE has exactly N lines that match
 //	each FILE REGEXP CMD ARG…   runs CMD ARG… with the group of each match in FILE; it must exit 0
 //	expand FILE…                replaces $VARIABLES in the files
 //	rewind NAME DURATION        makes a schedule that much later; see cmdRewind
+//	lapse NAME                  the lease of a killed process is over; see cmdLapse
+//	left NAME                   a drained process has said goodbye; see cmdLeft
 //	postgres …                  a server of the script's own; see cmdPostgres
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := map[string]func(*testscript.TestScript, bool, []string){
 		"start":        cmdStart,
+		"startpiped":   cmdStartPiped,
 		"await":        cmdAwait,
 		"signal":       cmdSignal,
 		"ended":        cmdEnded,
 		"capture":      cmdCapture,
 		"code":         cmdCode,
 		"get":          cmdGet,
+		"repeat":       cmdRepeat,
 		"count":        cmdCount,
 		"each":         cmdEach,
 		"expand":       cmdExpand,
 		"gate":         cmdGate,
 		"unprivileged": cmdUnprivileged,
+		"lapse":        cmdLapse,
+		"left":         cmdLeft,
 		"postgres":     cmdPostgres,
 		"rewind":       cmdRewind,
 	}
@@ -61,53 +70,70 @@ type processesKey struct{}
 // processes are those of one script, which is one goroutine.
 type processes struct{ byName map[string]*process }
 
-// process is a started program. Its output is written by the goroutine of
-// os/exec and read by the script's, under mu.
+// process is a started program. It writes its output into its log itself: what it
+// said before a script sees something else that it did is there to be read. All of
+// this is the script's goroutine's, but for err.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{}
-	err  error // after done
-
-	mu     sync.Mutex
-	more   *sync.Cond
-	out    bytes.Buffer
-	ended  bool
-	seen   int // offset behind the last awaited line
-	mirror *os.File
+	err  error    // after done
+	log  *os.File // for reading
+	seen int64    // offset behind the last awaited line
 }
 
-func (p *process) Write(b []byte) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.out.Write(b)
-	p.more.Broadcast()
-	return p.mirror.Write(b)
-}
+// pollEvery is how long to wait before looking again at what says nothing by
+// itself.
+const pollEvery = 5 * time.Millisecond
 
 // await blocks until a whole line after the last awaited one matches; false is
 // the end of the process without one.
-func (p *process) await(re *regexp.Regexp) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (p *process) await(re *regexp.Regexp) (bool, error) {
 	for {
+		ended := false
+		select {
+		case <-p.done:
+			ended = true
+		case <-time.After(pollEvery):
+		}
+		text, err := io.ReadAll(io.NewSectionReader(p.log, p.seen, 1<<40))
+		if err != nil {
+			return false, err
+		}
 		for {
-			line, _, whole := bytes.Cut(p.out.Bytes()[p.seen:], []byte("\n"))
+			line, rest, whole := bytes.Cut(text, []byte("\n"))
 			if !whole {
 				break
 			}
-			p.seen += len(line) + 1
+			p.seen += int64(len(line)) + 1
 			if re.Match(line) {
-				return true
+				return true, nil
 			}
+			text = rest
 		}
-		if p.ended {
-			return false
+		if ended {
+			return false, nil
 		}
-		p.more.Wait()
 	}
 }
 
-func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
+// said is all that the process has printed.
+func (p *process) said() string {
+	text, err := io.ReadAll(io.NewSectionReader(p.log, 0, 1<<40))
+	return string(text) + errorText(err)
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+func cmdStart(ts *testscript.TestScript, neg bool, args []string) { start(ts, neg, args, false) }
+
+func cmdStartPiped(ts *testscript.TestScript, neg bool, args []string) { start(ts, neg, args, true) }
+
+func start(ts *testscript.TestScript, neg bool, args []string, piped bool) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: start NAME PROGRAM ARG…")
 	}
@@ -119,27 +145,26 @@ func cmdStart(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("process %s is still running", args[0])
 		}
 	}
-	log, err := os.OpenFile(ts.MkAbs(args[0]+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(ts.MkAbs(args[0]+".log"), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	ts.Check(err)
-	p := &process{cmd: exec.Command(lookPath(ts, args[1]), args[2:]...), done: make(chan struct{}), mirror: log}
-	p.more = sync.NewCond(&p.mu)
+	p := &process{cmd: exec.Command(lookPath(ts, args[1]), args[2:]...), done: make(chan struct{}), log: log}
 	p.cmd.Dir = ts.MkAbs(".")
 	p.cmd.Env = environ(ts)
-	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.Stdout = log
+	if piped {
+		p.cmd.Stdout = struct{ io.Writer }{log} // no file to os/exec
+	}
+	p.cmd.Stderr = p.cmd.Stdout
 	ts.Check(p.cmd.Start())
 	go func() {
 		p.err = p.cmd.Wait()
-		p.mu.Lock()
-		p.ended = true
-		p.more.Broadcast()
-		p.mu.Unlock()
-		_ = log.Close()
 		close(p.done)
 	}()
 	all.byName[args[0]] = p
 	ts.Defer(func() {
 		_ = p.cmd.Process.Kill()
 		<-p.done
+		_ = log.Close()
 	})
 }
 
@@ -172,8 +197,10 @@ func cmdAwait(ts *testscript.TestScript, _ bool, args []string) {
 	p := named(ts, args, 2, "await NAME REGEXP")
 	re, err := regexp.Compile(args[1])
 	ts.Check(err)
-	if !p.await(re) {
-		ts.Fatalf("%s ended without printing %q; it printed:\n%s", args[0], args[1], p.out.String())
+	found, err := p.await(re)
+	ts.Check(err)
+	if !found {
+		ts.Fatalf("%s ended without printing %q; it printed:\n%s", args[0], args[1], p.said())
 	}
 }
 
@@ -198,7 +225,7 @@ func cmdEnded(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	if got != args[1] {
-		ts.Fatalf("%s ended with %s (%v), want %s; it printed:\n%s", args[0], got, p.err, args[1], p.out.String())
+		ts.Fatalf("%s ended with %s (%v), want %s; it printed:\n%s", args[0], got, p.err, args[1], p.said())
 	}
 }
 
@@ -206,9 +233,7 @@ func cmdCapture(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 3 {
 		ts.Fatalf("usage: capture VAR REGEXP FILE")
 	}
-	re, err := regexp.Compile("(?m)" + args[1])
-	ts.Check(err)
-	m := re.FindStringSubmatch(ts.ReadFile(args[2]))
+	m := pattern(ts, args[1]).FindStringSubmatch(ts.ReadFile(args[2]))
 	if len(m) < 2 {
 		ts.Fatalf("%s has no match with a group for %q:\n%s", args[2], args[1], ts.ReadFile(args[2]))
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/jobrunner/runner/abi"
@@ -142,11 +143,26 @@ func (c *Client) Steps(ctx context.Context, id string) ([]job.Step, error) {
 // Stats counts runs by queue and state.
 func (c *Client) Stats(ctx context.Context) (store.Stats, error) { return c.queue.Stats(ctx) }
 
+// CancelOption is how Cancel may do it otherwise.
+type CancelOption func(*store.CancelParams)
+
+// NoCompensate ends the run where it is: none of its steps is undone, nor of the
+// children that end with it.
+func NoCompensate() CancelOption {
+	return func(p *store.CancelParams) { p.NoCompensate = true }
+}
+
 // Cancel ends a live run. A running one is stopped at once if this process runs
-// it, and at its worker's next renewal otherwise.
+// it, and at its worker's next renewal otherwise. A run with completed steps that
+// have compensators is undone first, the last step first: it is answered as it
+// lives on, and ends cancelled after that.
 // Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE.
-func (c *Client) Cancel(ctx context.Context, id, reason string) (job.Run, error) {
-	r, err := c.queue.Cancel(ctx, id, reason)
+func (c *Client) Cancel(ctx context.Context, id, reason string, how ...CancelOption) (job.Run, error) {
+	p := store.CancelParams{ID: id, Reason: reason}
+	for _, o := range how {
+		o(&p)
+	}
+	r, err := c.queue.Cancel(ctx, p)
 	if err != nil {
 		return job.Run{}, err
 	}
@@ -190,7 +206,9 @@ func (c *Client) Bulk(ctx context.Context, p BulkParams) (BulkResult, error) {
 			if c.cancelled != nil {
 				c.cancelled(id)
 			}
-			c.settled(id, job.Cancelled)
+			if !slices.Contains(res.Undoing, id) {
+				c.settled(id, job.Cancelled)
+			}
 		}
 	}
 	return res, err

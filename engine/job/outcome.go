@@ -22,8 +22,10 @@ const (
 	// serve the job). To ready or delayed, uncounted.
 	Shed Outcome = "shed"
 	// Unwinding: failed for good, and completed steps are to be undone first. To
-	// ready.
+	// ready. Written by a cancel, too, which takes the run from its worker.
 	Unwinding Outcome = "unwinding"
+	// Undone: a run that was cancelled has had its steps undone. To cancelled.
+	Undone Outcome = "undone"
 	// Refused: a keyed limit was held by another run. To failed, uncounted.
 	Refused Outcome = "refused"
 	// Orphaned: its worker's lease lapsed. Written by the reclaim, never by an
@@ -47,6 +49,8 @@ func (o Outcome) Settles(to State) bool {
 	switch o {
 	case Completed:
 		return to == Done
+	case Undone:
+		return to == Cancelled
 	case Slept:
 		return to == Suspended
 	case Retried, Deferred, Shed:

@@ -32,12 +32,14 @@ func ParseStepStatus(s string) (StepStatus, error) {
 type StepKind string
 
 const (
-	KindStep    StepKind = "step"
-	KindSleep   StepKind = "sleep"
-	KindEnqueue StepKind = "enqueue"
-	KindPublish StepKind = "publish"
-	KindWait    StepKind = "wait"
-	KindInvoke  StepKind = "invoke"
+	KindStep StepKind = "step"
+	// KindUndoable is a step that completed and has a compensator.
+	KindUndoable StepKind = "undoable"
+	KindSleep    StepKind = "sleep"
+	KindEnqueue  StepKind = "enqueue"
+	KindPublish  StepKind = "publish"
+	KindWait     StepKind = "wait"
+	KindInvoke   StepKind = "invoke"
 	// KindUnwind marks that a run is being undone: its Output is an Unwind, its
 	// Error what the run failed of. KindCompensation is the undoing of one step.
 	// Both are the engine's, and replay nothing.
@@ -57,6 +59,9 @@ const (
 type Unwind struct {
 	// From is the last attempt that ran forward; as many again may undo.
 	From int `json:"from"`
+	// Cancelled says that the run ends cancelled, as someone asked, rather than by
+	// a failure of its own.
+	Cancelled bool `json:"cancelled,omitempty"`
 }
 
 // Step is one record of a run's history. (run, Name) is unique; Seq is the

@@ -41,17 +41,21 @@ const MaxBulk = 1000
 // required: the operation on everything is nobody's intention. Its Limit, Oldest
 // and Before are not used; After goes on where an earlier operation ended.
 type BulkParams struct {
-	Verb     Verb
-	Filter   store.ListParams
-	Limit    int    // runs to act on; 0 is MaxBulk, which is the most
-	Reason   string // Cancel
-	Attempts int    // Retry: as of RequeueParams
-	DryRun   bool   // act on none, and answer those it would be
+	Verb   Verb
+	Filter store.ListParams
+	Limit  int    // runs to act on; 0 is MaxBulk, which is the most
+	Reason string // Cancel
+	// NoCompensate ends the runs of a Cancel where they are.
+	NoCompensate bool
+	Attempts     int  // Retry: as of RequeueParams
+	DryRun       bool // act on none, and answer those it would be
 }
 
 // BulkResult is what a bulk operation did.
 type BulkResult struct {
 	Moved []string // ids of the runs acted on, oldest first
+	// Undoing are those of Moved that are cancelled once their steps are undone.
+	Undoing []string
 	// Blocked are runs that could not be retried since another live run holds
 	// their key. They spend nothing of the limit.
 	Blocked int
@@ -139,7 +143,11 @@ func (b *bulk) move(ctx context.Context, r *job.Run) error {
 	var err error
 	switch b.p.Verb {
 	case Cancel:
-		_, err = b.q.Cancel(ctx, r.ID, b.p.Reason)
+		var now job.Run
+		now, err = b.q.Cancel(ctx, store.CancelParams{ID: r.ID, Reason: b.p.Reason, NoCompensate: b.p.NoCompensate})
+		if err == nil && now.State.Live() {
+			b.res.Undoing = append(b.res.Undoing, r.ID)
+		}
 	case Retry:
 		_, err = b.q.Retry(ctx, store.RequeueParams{ID: r.ID, Attempts: b.p.Attempts})
 	case Promote:

@@ -18,7 +18,7 @@ const byEnding = "on_settled"
 func (q *Queue) Follow(r *job.Run, outcome job.Outcome, to job.State, failure *job.Failure, output []byte) ([]store.EnqueueParams, error) {
 	m := q.manifest()
 	ended := m.Jobs[r.Job]
-	if ended == nil || ended.OnSettled == "" || !to.Terminal() {
+	if ended == nil || ended.OnSettled == "" || !to.Terminal() || to == job.Cancelled {
 		return nil, nil
 	}
 	j := m.Jobs[ended.OnSettled]

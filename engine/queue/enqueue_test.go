@@ -280,7 +280,7 @@ func TestARepeatedIDInsertsNothingInAnyState(t *testing.T) {
 	if err != nil || first.Deduped || first.ID != id {
 		t.Fatalf("%+v, %v", first, err)
 	}
-	if _, err := q.Cancel(t.Context(), id, "enough"); err != nil {
+	if _, err := q.Cancel(t.Context(), store.CancelParams{ID: id, Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
 	again, err := q.Enqueue(t.Context(), queue.Request{Job: "free", ID: id})
@@ -316,7 +316,7 @@ func TestAKeyIsFreeAgainOnceItsRunHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := q.Cancel(t.Context(), first.ID, ""); err != nil {
+	if _, err := q.Cancel(t.Context(), store.CancelParams{ID: first.ID}); err != nil {
 		t.Fatal(err)
 	}
 	second, err := q.Enqueue(t.Context(), in)
@@ -337,16 +337,16 @@ func TestVerbsRefuseRunsInTheWrongState(t *testing.T) {
 	code(t, err, job.CodeNotRequeueable)
 	_, err = q.Retry(t.Context(), store.RequeueParams{ID: r.ID, Attempts: -1})
 	code(t, err, job.CodeInvalid)
-	if _, err := q.Cancel(t.Context(), r.ID, "enough"); err != nil {
+	if _, err := q.Cancel(t.Context(), store.CancelParams{ID: r.ID, Reason: "enough"}); err != nil {
 		t.Fatal(err)
 	}
-	_, err = q.Cancel(t.Context(), r.ID, "again")
+	_, err = q.Cancel(t.Context(), store.CancelParams{ID: r.ID, Reason: "again"})
 	code(t, err, job.CodeNotCancellable)
 	run, _ := q.Get(t.Context(), r.ID)
 	if run.Error.Message != "enough" {
 		t.Errorf("the reason became %q", run.Error.Message)
 	}
-	_, err = q.Cancel(t.Context(), "01890a5d-ac96-774b-bcce-b302099a8057", "")
+	_, err = q.Cancel(t.Context(), store.CancelParams{ID: "01890a5d-ac96-774b-bcce-b302099a8057"})
 	code(t, err, job.CodeNotFound)
 	if !errors.Is(err, &abi.Error{Code: job.CodeNotFound}) {
 		t.Error("the code is not found by errors.Is")

@@ -30,17 +30,20 @@ func (q *Queue) Attempts(ctx context.Context, id string) ([]job.AttemptRecord, e
 // Stats counts.
 func (q *Queue) Stats(ctx context.Context) (store.Stats, error) { return q.store.Stats(ctx) }
 
-// Cancel ends a live run; a running one stops when its worker learns of it.
+// Cancel ends a live run; a running one stops when its worker learns of it. A run
+// with steps to undo is answered as it lives on until these are undone, unless p
+// says NoCompensate; then it is cancelled. Retention and By are the queue's to say.
 // Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE.
-func (q *Queue) Cancel(ctx context.Context, id, reason string) (job.Run, error) {
-	if len(reason) > job.MaxErrorText {
+func (q *Queue) Cancel(ctx context.Context, p store.CancelParams) (job.Run, error) {
+	if len(p.Reason) > job.MaxErrorText {
 		return job.Run{}, &abi.Error{Code: job.CodeInvalid, Message: "the reason is longer than 16 KiB"}
 	}
-	r, err := q.store.Get(ctx, id)
+	r, err := q.store.Get(ctx, p.ID)
 	if err != nil {
 		return job.Run{}, err
 	}
-	return q.store.Cancel(ctx, store.CancelParams{ID: id, Reason: reason, Retention: q.Retention(r.Job), By: Actor(ctx)})
+	p.Retention, p.By = q.Retention(r.Job), Actor(ctx)
+	return q.store.Cancel(ctx, p)
 }
 
 // Retry runs a finished run again, from its first step that has no record or

@@ -127,6 +127,13 @@ func (v *view) Deregister(ctx context.Context, id string) error {
 	return err
 }
 
+func (v *view) LetGo(ctx context.Context, ref job.Ref) error {
+	_, err := mutate(v, ctx, "LetGo", v.labels(ref.RunID),
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.LetGo(ctx, ref)) },
+		func(struct{}) { v.p.w.book.refresh("LetGo") })
+	return err
+}
+
 func (v *view) Reclaim(ctx context.Context, p store.ReclaimParams) (store.ReclaimResult, error) {
 	return mutate(v, ctx, "Reclaim", "",
 		func(ctx context.Context) (store.ReclaimResult, error) { return v.Store.Reclaim(ctx, p) },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -150,6 +151,9 @@ func (a *Attempt) Hydrate(ctx context.Context) error {
 		}
 	}
 	a.count = len(steps)
+	if slices.ContainsFunc(steps, func(s job.Step) bool { return s.Kind == job.KindUnwind }) {
+		a.p.Compensates = true // what was decided stays, whatever the manifest says now
+	}
 	if a.p.Compensates {
 		return a.hydrateUnwind(ctx)
 	}
@@ -203,12 +207,16 @@ func duplicate(fn, name string) error {
 func (a *Attempt) visit(name string, kind job.StepKind) (*record, error) {
 	r := a.records[name]
 	if a.unwind != nil && !a.over(r) {
+		if r != nil && r.replays() && !r.visited { // where a cancel found it
+			r.visited = true
+			a.unvisited--
+		}
 		return nil, a.refuseForward(name)
 	}
 	if r == nil {
 		return nil, a.newRecord(name)
 	}
-	if r.Kind != kind {
+	if r.Kind != kind && !(kind == job.KindStep && r.Kind == job.KindUndoable) {
 		return nil, a.diverged(fmt.Sprintf("%q was recorded as a %s and is asked for as a %s", name, r.Kind, kind))
 	}
 	r.visited = true

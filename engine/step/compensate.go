@@ -72,6 +72,9 @@ func (a *Attempt) hydrateUnwind(ctx context.Context) error {
 // engines reports whether a record is the engine's own: it replays nothing.
 func engines(k job.StepKind) bool { return k == job.KindUnwind || k == job.KindCompensation }
 
+// Compensates reports whether completed steps may be undone.
+func (a *Attempt) Compensates() bool { return a.p.Compensates }
+
 // Unwinding reports whether the attempt undoes, and what is known of that: the
 // last attempt that did not, and what the run failed of.
 func (a *Attempt) Unwinding() (u job.Unwind, failure job.Failure, yes bool) {

@@ -47,8 +47,12 @@ func (a *Attempt) StepEnd(ctx context.Context, output []byte) (time.Time, error)
 			Err:     err,
 		}
 	}
+	kind := a.open.kind
+	if a.open.undoable {
+		kind = job.KindUndoable // by which a cancel knows
+	}
 	res, err := a.p.Queue.SaveStep(ctx, store.StepParams{
-		Ref: a.p.Ref, Name: a.open.name, Kind: a.open.kind, Status: job.StepCompleted,
+		Ref: a.p.Ref, Name: a.open.name, Kind: kind, Status: job.StepCompleted,
 		Attempts: a.open.attempts,
 		// The write may outlive this call when ctx ends first; the bytes are the
 		// caller's.

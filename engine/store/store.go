@@ -341,6 +341,11 @@ type Workers interface {
 	// timeline gets an orphaned attempt; the run's own Error is set by a burial
 	// only. Lapsed rows without runs are removed.
 	Reclaim(ctx context.Context, p ReclaimParams) (ReclaimResult, error)
+	// LetGo says that the attempt of ref is over, though it will not be settled. If it
+	// was a cancel that took the run, and nobody has claimed it since, the run is ready
+	// to be undone at once, which otherwise waits until the lease would have lapsed
+	// under which the attempt was begun.
+	LetGo(ctx context.Context, ref job.Ref) error
 	// ListWorkers returns the registered workers ordered by id.
 	ListWorkers(ctx context.Context) ([]Worker, error)
 }
@@ -385,8 +390,10 @@ type RenewResult struct {
 
 // LostRun is a held run that is not the worker's any more, and why.
 type LostRun struct {
-	Ref   job.Ref
-	State job.State // the run's state now; "" if it is gone
+	Ref job.Ref
+	// State is the run's state now; "" if it is gone. It is cancelled, too, if it was
+	// a cancel that ended this claim, to have the run undone.
+	State job.State
 }
 
 // ReclaimParams bounds one reclaim. Limit 0 is 1,000 runs. MaxOrphans is how many leases may lapse in
@@ -448,7 +455,13 @@ type Admin interface {
 	// Attempts returns the timeline of a run in claim order.
 	Attempts(ctx context.Context, runID string) ([]job.AttemptRecord, error)
 	// Cancel ends a live run; a running one learns at its worker's next renewal.
-	// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE (terminal).
+	// One that has something to undo (a record of KindUndoable that is completed, or
+	// one of KindUnwind) goes on living to be undone: it is ready, or suspended for
+	// as long as a worker that has it may think so, see LetGo, and the record of its
+	// KindUnwind says that it ends cancelled. With either, its live children are
+	// cancelled as those of a run that ended.
+	// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE (terminal, or cancelled before
+	// and being undone).
 	Cancel(ctx context.Context, p CancelParams) (job.Run, error)
 	// Requeue makes a terminal run ready again with attempt 0, keeping id,
 	// claim ordinal and steps; Progress, Output and Orphans are cleared, and the
@@ -461,7 +474,7 @@ type Admin interface {
 	// later time, running or terminal).
 	Promote(ctx context.Context, p PromoteParams) (job.Run, error)
 	// Delete removes a run that is not running, with its steps and attempts, and
-	// answers what it was. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REMOVABLE.
+	// answers what it was. Nothing is undone, in a live one and its children either. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REMOVABLE.
 	Delete(ctx context.Context, p DeleteParams) (job.Run, error)
 	// Purge deletes finished runs whose ExpiresAt has passed, oldest first,
 	// with their steps and attempts, and answers how many. It is not atomic:
@@ -495,6 +508,8 @@ type CancelParams struct {
 	Reason    string
 	Retention time.Duration // 0 keeps it for ever
 	By        string
+	// NoCompensate ends the run where it is, and the children that end with it.
+	NoCompensate bool
 }
 
 // PromoteParams makes one run due now.

@@ -268,7 +268,7 @@ func TestACancelThatThisProcessMadeIsHeardAtOnce(t *testing.T) {
 		w := r.work(nil)
 		id := r.enqueue("j")
 		r.reaches(id, job.Running)
-		_, err := r.queue.Cancel(t.Context(), id, "")
+		_, err := r.queue.Cancel(t.Context(), store.CancelParams{ID: id})
 		r.must(err)
 		w.Cancelled(id)
 		synctest.Wait()

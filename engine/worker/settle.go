@@ -46,6 +46,9 @@ func (a *attempt) begin(outside bool) bool {
 func (a *attempt) write(v verdict, took time.Duration) {
 	if v.abandon {
 		a.w.cfg.Logger.Debug("jobs.attempt.abandoned", slog.String("run", a.run.ID), slog.Any("cause", v.err))
+		if v.letGo {
+			a.letGo()
+		}
 		a.finish()
 		return
 	}
@@ -65,6 +68,16 @@ func (a *attempt) write(v verdict, took time.Duration) {
 	a.w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
 		a.settled(v, res, err, took)
 	})
+}
+
+// letGo has the store know that a cancelled run, which is to be undone, need not
+// wait for this worker. If it does not hear, it waits for as long as the lease has.
+func (a *attempt) letGo() {
+	ctx, cancel := context.WithTimeout(a.session.ctx, claimTimeout)
+	defer cancel()
+	if err := a.w.cfg.Store.LetGo(ctx, a.ref); err != nil {
+		a.w.cfg.Logger.Debug("jobs.attempt.not-let-go", slog.String("run", a.run.ID), slog.Any("error", err))
+	}
 }
 
 // settled is called by the queue's writer with the store's answer. A settle

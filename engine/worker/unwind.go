@@ -71,9 +71,14 @@ func (a *attempt) unwound(in judgement) verdict {
 	return a.undoFailed(in, f, in.memory.LeftOpen(f))
 }
 
-// undone ends a run that has been undone, as its own failure would have.
+// undone ends a run that has been undone, as its own failure would have, or as
+// cancelled with the error that the cancel left.
 func (a *attempt) undone(in judgement) verdict {
-	_, failure, _ := in.memory.Unwinding()
+	u, failure, _ := in.memory.Unwinding()
+	if u.Cancelled {
+		a.w.cfg.Logger.Info("jobs.unwind.completed", slog.String("run", a.run.ID), slog.String("job", a.run.Job), slog.String("code", job.CodeCancelled))
+		return verdict{params: store.SettleParams{Ref: a.ref, Outcome: job.Undone, To: job.Cancelled, Retention: in.job.Retention}}
+	}
 	d := retry.Next(retry.Params{Policy: in.job.Retry, Kind: abi.FailTerminal})
 	a.w.cfg.Logger.Warn("jobs.unwind.completed", slog.String("run", a.run.ID), slog.String("job", a.run.Job), slog.String("code", failure.Code))
 	return verdict{params: store.SettleParams{
@@ -100,9 +105,13 @@ func (a *attempt) undoFailed(in judgement, f abi.Failure, record *store.StepPara
 	if record != nil {
 		record.Status = job.StepFailed
 	}
+	was := "failed"
+	if failure.Code == job.CodeCancelled {
+		was = "been cancelled"
+	}
 	both := step.Bounded(abi.Failure{
 		Code:    job.CodeCompensationFailed,
-		Message: fmt.Sprintf("the run could not be undone: %s; it had failed: %s", described(f.Code, f.Message), described(failure.Code, failure.Message)),
+		Message: fmt.Sprintf("the run could not be undone: %s; it had %s: %s", described(f.Code, f.Message), was, described(failure.Code, failure.Message)),
 		Fix:     "see which steps are undone with `runner jobs show " + a.run.ID + "`, and undo the rest by hand",
 		Stack:   f.Stack,
 	})

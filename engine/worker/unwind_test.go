@@ -70,6 +70,15 @@ func (s *saga) want(t *testing.T, did ...string) {
 func (r *rig) doomed() (cutOff func()) {
 	r.Helper()
 	var away atomic.Bool
+	r.work(r.through(r.cuttable(&away)))
+	return func() {
+		away.Store(true)
+		time.Sleep(time.Minute)
+	}
+}
+
+// cuttable is a view of the database that is away while away says so.
+func (r *rig) cuttable(away *atomic.Bool) *enginetest.Store {
 	db := r.view()
 	db.Between = func(_ context.Context, _ string, call func() error) error {
 		if away.Load() {
@@ -77,11 +86,7 @@ func (r *rig) doomed() (cutOff func()) {
 		}
 		return call()
 	}
-	r.work(r.through(db))
-	return func() {
-		away.Store(true)
-		time.Sleep(time.Minute)
-	}
+	return db
 }
 
 // compensates is the manifest of a saga.

@@ -21,6 +21,7 @@ type verdict struct {
 	params store.SettleParams
 	// abandon says that nothing is written: the run is someone else's now.
 	abandon bool
+	letGo   bool // abandoned since it was cancelled, and it may be undone
 	stop    retry.StopReason
 	read    bool  // the run's history was
 	err     error // cause for the log, beside params.Error
@@ -50,7 +51,9 @@ type judgement struct {
 // An attempt that undoes is judged by unwind.go.
 func (a *attempt) judge(in judgement) verdict {
 	switch abi.CodeOf(in.cause) {
-	case job.CodeCancelled, job.CodeLeaseLost:
+	case job.CodeCancelled:
+		return verdict{abandon: true, letGo: in.memory != nil && in.memory.Compensates(), err: in.cause}
+	case job.CodeLeaseLost:
 		return verdict{abandon: true, err: in.cause}
 	case job.CodeDraining:
 		return a.unwindFirst(in, a.drained(in)).pinned(in)

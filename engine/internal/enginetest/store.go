@@ -142,6 +142,10 @@ func (s *Store) Deregister(ctx context.Context, id string) error {
 	return s.do(ctx, "Deregister", func() error { return s.Store.Deregister(ctx, id) })
 }
 
+func (s *Store) LetGo(ctx context.Context, ref job.Ref) error {
+	return s.do(ctx, "LetGo", func() error { return s.Store.LetGo(ctx, ref) })
+}
+
 func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (store.ReclaimResult, error) {
 	return through(s, ctx, "Reclaim", func() (store.ReclaimResult, error) { return s.Store.Reclaim(ctx, p) })
 }

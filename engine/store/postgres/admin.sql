@@ -38,6 +38,43 @@ WITH w AS (
 ), {forget_keys}
 SELECT id FROM ended
 
+-- name: lock_live
+-- $1 id, $2 the waiting states that this build knows: locks the run, and answers
+-- whether it is live
+WITH w AS (
+  SELECT id FROM {schema}.waiting WHERE id = $1 AND state = ANY ($2::text[]) FOR UPDATE
+), r AS (
+  SELECT id FROM {schema}.running WHERE id = $1 FOR UPDATE
+)
+SELECT (SELECT count(*) FROM w) + (SELECT count(*) FROM r)
+
+-- name: to_undo
+-- $1 id, $2 worker: what the run's history says of undoing it, and how many ms the
+-- worker's lease has left
+SELECT EXISTS (SELECT FROM {schema}.steps WHERE run_id = $1 AND kind = 'undoable' AND status = 'completed'), s.output, s.error,
+  coalesce((SELECT greatest(ceil(extract(epoch FROM expires_at - {now}) * 1000), 0)::bigint FROM {schema}.workers WHERE id = $2), 0)
+FROM (VALUES (1)) one LEFT JOIN {schema}.steps s ON s.run_id = $1 AND s.name = 'compensate' AND s.kind = 'unwind'
+
+-- name: unwind_run
+-- $1 id, $2 error or NULL to keep it, $3 error and $4 output of the record which
+-- says that the run is undone
+WITH w AS (
+  UPDATE {schema}.waiting SET state = 'ready', run_at = {now}, topic = NULL, event_key = NULL, awaits = NULL, at_gate = NULL,
+    error = coalesce($2, error)
+  WHERE id = $1 RETURNING id
+)
+INSERT INTO {schema}.steps (run_id, name, ordinal, kind, status, attempts, started_at, finished_at, error, output)
+SELECT id, 'compensate', nextval({step_ordinal}), 'unwind', 'completed', 0, {now}, {now}, $3, $4 FROM w
+{upsert_step}
+
+-- name: let_go
+-- $1 id, $2 worker, $3 claim, which a cancel has ended to have the run undone
+UPDATE {schema}.waiting w SET state = 'ready', run_at = {now}
+WHERE w.id = $1 AND w.claims = $3 AND w.state = 'suspended' AND EXISTS (
+  SELECT FROM {schema}.attempts a
+  WHERE a.run_id = $1 AND a.claim = $3 AND a.worker = $2 AND a.outcome = 'unwinding' AND NOT a.reported)
+RETURNING w.queue, w.tenant, w.priority, w.run_at
+
 -- name: promote_run
 UPDATE {schema}.waiting SET state = 'ready', run_at = least(run_at, {now})
 WHERE id = $1 AND (state = 'delayed' OR state = 'suspended' AND run_at <= {now})

@@ -36,11 +36,11 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, 
 			}
 			if out.State.Live() {
 				// Who waits for it hears of it, and who it waits for ends with it.
-				var ended bool
-				if _, woken, ended, err = s.cancelFamily(ctx, tx, cancelling{id: p.ID, failure: store.Deleted(), resting: true}); err != nil {
+				c := cancelled{s: s, tx: tx, resting: true}
+				if err := c.family(ctx, store.CancelParams{ID: p.ID, Reason: store.Deleted().Message, NoCompensate: true}); err != nil {
 					return err
 				}
-				if !ended {
+				if woken = c.woken; !c.did {
 					continue // it ended meanwhile, or a claim was first
 				}
 				if err := s.notes.in(ctx, tx, queuesOfResting(woken)); err != nil {

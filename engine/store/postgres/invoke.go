@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -135,8 +136,9 @@ func restInvokers(ids []string, most []int32, each func(i int, rest resting)) ca
 }
 
 // leaveChildren cancels the live children of runs that have ended, and theirs, but
-// for those to be abandoned.
-func (s *Store) leaveChildren(ctx context.Context, tx pgx.Tx, parents []string) error {
+// for those to be abandoned. It answers which of them are undone first. noCompensate
+// is as of store.CancelParams.
+func (s *Store) leaveChildren(ctx context.Context, tx pgx.Tx, parents []string, noCompensate bool) (undone []resting, err error) {
 	type child struct {
 		id, parent string
 		keep       int64
@@ -149,18 +151,28 @@ func (s *Store) leaveChildren(ctx context.Context, tx pgx.Tx, parents []string) 
 			return nil
 		}})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		parents = nil
 		for _, c := range children {
-			_, ended, err := s.cancelIn(ctx, tx, cancelling{id: c.id, failure: store.ParentEnded(c.parent), keep: c.keep})
-			if err != nil && abi.CodeOf(err) != job.CodeNotFound {
-				return err
+			one := cancelled{s: s, tx: tx}
+			_, err := one.one(ctx, store.CancelParams{
+				ID: c.id, Reason: store.ParentEnded(c.parent).Message, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: noCompensate,
+			})
+			switch abi.CodeOf(err) {
+			case "":
+				if err != nil {
+					return nil, err
+				}
+			case job.CodeNotFound, job.CodeNotCancellable:
+			default:
+				return nil, err
 			}
-			if ended {
+			undone = append(undone, one.woken...)
+			if one.did {
 				parents = append(parents, c.id)
 			}
 		}
 	}
-	return nil
+	return undone, nil
 }

@@ -154,7 +154,8 @@ func (s *Store) tellOfBuried(ctx context.Context, tx pgx.Tx, buried []job.Run) (
 			return nil, err
 		}
 	}
-	return woken, s.leaveChildren(ctx, tx, ids)
+	undone, err := s.leaveChildren(ctx, tx, ids, false)
+	return append(woken, undone...), err
 }
 
 // followBuried inserts the runs that commit with burials.

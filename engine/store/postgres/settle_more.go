@@ -284,5 +284,7 @@ func (m *settlingMore) leave(ctx context.Context) error {
 			parents = append(parents, p.Ref.RunID)
 		}
 	}
-	return m.s.leaveChildren(ctx, m.tx, parents)
+	woken, err := m.s.leaveChildren(ctx, m.tx, parents, false)
+	m.woken = append(m.woken, woken...)
+	return err
 }

@@ -16,7 +16,10 @@ WITH renewed AS (
   UPDATE {schema}.workers SET renewed_at = {now}, expires_at = {now} + $2::bigint * interval '1 millisecond'
   WHERE id = $1 AND expires_at > {now} RETURNING 1
 ), lost AS (
-  SELECT u.ord, CASE WHEN r.id IS NOT NULL THEN 'running' ELSE coalesce(
+  SELECT u.ord, CASE WHEN EXISTS (
+      SELECT FROM {schema}.attempts a
+      WHERE a.run_id = u.id AND a.claim = u.claim AND a.worker = $1 AND a.outcome = 'unwinding' AND NOT a.reported) THEN 'cancelled'
+    WHEN r.id IS NOT NULL THEN 'running' ELSE coalesce(
       (SELECT w.state FROM {schema}.waiting w WHERE w.id = u.id), (SELECT f.state FROM {schema}.finished f WHERE f.id = u.id)) END AS state
   FROM unnest($3::uuid[], $4::bigint[]) WITH ORDINALITY u(id, claim, ord)
   LEFT JOIN {schema}.running r ON r.id {of_u}

@@ -12,6 +12,25 @@ WHERE runs.id = ?1 ORDER BY attempts.claim
 -- ?1 seq, ?2 now, ?3 expires_at
 UPDATE runs SET state = 'cancelled', finished_at = ?2, expires_at = ?3 WHERE seq = ?1
 
+-- name: to_undo
+-- ?1 run: what its history says of undoing it, in one row or two
+SELECT kind, output, error_code, error_message, error_fix, error_stack FROM steps WHERE run = ?1 AND name = 'compensate' AND kind = 'unwind'
+UNION ALL
+SELECT * FROM (SELECT kind, NULL, NULL, NULL, NULL, NULL FROM steps WHERE run = ?1 AND kind = 'undoable' AND status = 'completed' LIMIT 1)
+
+-- name: lease_end
+SELECT expires_at FROM workers WHERE id = ?1
+
+-- name: unwind_run
+-- ?1 seq, ?2 state, ?3 run_at
+UPDATE runs SET state = ?2, run_at = ?3, topic = NULL, event_key = NULL, awaits = NULL WHERE seq = ?1
+
+-- name: claim_ending
+-- ?1 id, ?2 claim
+SELECT attempts.outcome, attempts.reported, attempts.worker
+FROM runs INDEXED BY runs_id JOIN attempts ON attempts.run = runs.seq
+WHERE runs.id = ?1 AND attempts.claim = ?2
+
 -- name: record_first_attempt
 -- The record that a first attempt left out when it completed, because its run
 -- said the same: after a requeue the run does not any more.

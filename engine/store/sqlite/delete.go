@@ -31,7 +31,7 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (job.Run, erro
 			if err := tx.cancelRun(seq, r.Queue, 0, store.Deleted()); err != nil {
 				return err
 			}
-			if err := tx.endChildren(seq, r.ID); err != nil {
+			if err := tx.endChildren(seq, r.ID, true); err != nil {
 				return err
 			}
 			if r.Parent != "" {

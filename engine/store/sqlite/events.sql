@@ -113,6 +113,3 @@ WHERE run = ?1 AND name = ?2 AND status = 'waiting' AND child = ?3
 
 -- name: children_of
 SELECT child, name, abandon, keep FROM invocations INDEXED BY invocations_parent WHERE parent = ?1 ORDER BY child
-
--- name: run_seq
-SELECT seq, queue, state FROM runs INDEXED BY runs_id WHERE id = ?1

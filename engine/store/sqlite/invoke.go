@@ -2,7 +2,9 @@ package sqlite
 
 import (
 	"context"
+	"time"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -19,7 +21,6 @@ var (
 	qChildEnd          = named("child_end")
 	qEndInvoke         = named("end_invoke")
 	qChildrenOf        = named("children_of")
-	qRunSeq            = named("run_seq")
 )
 
 func checkInvoke(p *store.SettleParams) error {
@@ -197,8 +198,8 @@ func (t *tx) wakeParent(parent int64) error {
 }
 
 // endChildren cancels the live children of a run that has ended, and theirs, but
-// for those to be abandoned.
-func (t *tx) endChildren(parent int64, parentID string) error {
+// for those to be abandoned. noCompensate is as of store.CancelParams.
+func (t *tx) endChildren(parent int64, parentID string, noCompensate bool) error {
 	type child struct {
 		id      uuid
 		name    string
@@ -236,29 +237,22 @@ func (t *tx) endChildren(parent int64, parentID string) error {
 		if c.abandon {
 			continue
 		}
-		if err := t.cancelChild(c.id, c.keep, parentID); err != nil {
+		id := c.id.String()
+		r, seq, err := t.get(id)
+		switch code := abi.CodeOf(err); {
+		case code == job.CodeNotFound || code == job.CodeRowStatusUnknown || err == nil && !r.State.Live():
+			continue
+		case err != nil:
+			return err
+		}
+		p := store.CancelParams{
+			ID: id, Reason: store.ParentEnded(parentID).Message, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: noCompensate,
+		}
+		if err := t.cancel(&r, seq, p); err != nil && abi.CodeOf(err) != job.CodeNotCancellable {
 			return err
 		}
 	}
 	return nil
-}
-
-func (t *tx) cancelChild(id uuid, keep int64, parentID string) error {
-	q := t.use(qRunSeq)
-	q.blob(id[:])
-	var seq int64
-	var queue string
-	var state job.State
-	if q.step() {
-		seq, queue, state = q.colInt(0), q.colText(1), seenState(q.colText(2))
-	}
-	if err := q.end(); err != nil || seq == 0 || !state.Live() {
-		return err
-	}
-	if err := t.cancelRun(seq, queue, keep, store.ParentEnded(parentID)); err != nil {
-		return err
-	}
-	return t.endChildren(seq, id.String())
 }
 
 // cancelRun makes a live run cancelled, for the reason if there is one.

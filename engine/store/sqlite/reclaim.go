@@ -188,7 +188,7 @@ func (t *tx) release(r *heldRun, to job.State, attempts, orphans int64, outcome 
 	r.FinishedAt, r.ExpiresAt = fromMS(finished), fromMS(expires)
 	if to.Terminal() {
 		t.group.count(r.Queue, to, 1)
-		return t.endChildren(r.held.seq, r.ID)
+		return t.endChildren(r.held.seq, r.ID, false)
 	}
 	r.RunAt = fromMS(runAt)
 	t.group.wake(r.Queue)

@@ -176,7 +176,7 @@ func (t *tx) settle(p *store.SettleParams) (ended bool, res store.SettleResult, 
 // for.
 func (t *tx) tellFamily(h *held, p *store.SettleParams) error {
 	if p.Invoked {
-		if err := t.endChildren(h.seq, p.Ref.RunID); err != nil {
+		if err := t.endChildren(h.seq, p.Ref.RunID, false); err != nil {
 			return err
 		}
 	}

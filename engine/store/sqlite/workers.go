@@ -75,6 +75,15 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (store.RenewResu
 			if err != nil {
 				return err
 			}
+			if !held && state.Live() {
+				taken, err := tx.takenByCancel(ref)
+				if err != nil {
+					return err
+				}
+				if taken {
+					state = job.Cancelled
+				}
+			}
 			if !held || !out.Alive {
 				out.Lost = append(out.Lost, store.LostRun{Ref: ref, State: state})
 			}

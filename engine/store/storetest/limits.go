@@ -169,6 +169,10 @@ var limitTests = []test{
 					e.Fatal(err)
 				}
 			}},
+			{"cancelled, to be undone", func(r job.Run) {
+				e.book(r)
+				e.cancel(store.CancelParams{ID: r.ID})
+			}},
 		} {
 			worker := "w " + end.name
 			e.register(worker)

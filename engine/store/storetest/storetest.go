@@ -84,6 +84,7 @@ func Run(t *testing.T, open Factory) {
 		{"Workers", workerTests},
 		{"Reclaim", reclaimTests},
 		{"Operate", operateTests},
+		{"Undo", undoTests},
 		{"Schedules", scheduleTests},
 		{"Verbs", verbTests},
 		{"List", listTests},

@@ -20,16 +20,26 @@ func newJobsCancel(e *env) *cobra.Command {
 		Short: "End runs that have not ended",
 		Long: `End runs that have not ended. One that is waiting never starts; one that is running
 is stopped when its worker next renews its lease, a few seconds later, and writes no
-more steps. What its completed steps did stays done.` + filterHelp,
+more steps.
+
+A run with completed steps that have compensators is undone first, the last step first,
+and ends cancelled after that; so is one that is being undone for a failure. With
+--no-compensate it ends where it is, and what its steps did stays done.` + filterHelp,
 		Example: `  runner jobs cancel 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
   runner jobs cancel 0197b2f4 --reason 'customer left'
-  runner jobs cancel --state delayed --tenant acme --reason 'customer left'`,
+  runner jobs cancel --state delayed --tenant acme --reason 'customer left'
+  runner jobs cancel 0197b2f4 --no-compensate`,
 	}
 	a := e.actFlags(cmd, engine.BulkCancel)
 	cmd.Flags().StringVar(&a.bulk.Reason, "reason", "", "why, for the run's record")
+	cmd.Flags().BoolVar(&a.bulk.NoCompensate, "no-compensate", false, "end it where it is: undo nothing")
 	a.done = "cancelled"
 	a.one = func(ctx context.Context, o opened, id string) (job.Run, error) {
-		return o.client.Cancel(ctx, id, a.bulk.Reason)
+		var how []engine.CancelOption
+		if a.bulk.NoCompensate {
+			how = append(how, engine.NoCompensate())
+		}
+		return o.client.Cancel(ctx, id, a.bulk.Reason, how...)
 	}
 	return cmd
 }

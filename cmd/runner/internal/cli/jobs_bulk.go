@@ -63,9 +63,12 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 				return err
 			}
 			done := a.done
-			if run.ID != id {
+			switch {
+			case run.ID != id:
 				// Retrying a run that was undone makes another one.
 				done = "ready in place of " + id
+			case a.bulk.Verb == engine.BulkCancel && run.State.Live():
+				done = "being undone, and ends cancelled after that"
 			}
 			if err := a.env.printActed(run, done); err != nil {
 				return err
@@ -78,6 +81,7 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 // bulkView is what a bulk operation did, as JSON.
 type bulkView struct {
 	Runs      []string `json:"runs"`
+	Undoing   []string `json:"undoing,omitempty"` // of them
 	Blocked   int      `json:"blocked"`
 	Remaining int      `json:"remaining"`
 	DryRun    bool     `json:"dry_run,omitempty"`
@@ -101,7 +105,7 @@ func (a *act) print(res engine.BulkResult) error {
 		if res.Moved == nil {
 			res.Moved = []string{}
 		}
-		return printJSON(e.Stdout, bulkView{Runs: res.Moved, Blocked: res.Blocked, Remaining: res.Remaining, DryRun: a.bulk.DryRun})
+		return printJSON(e.Stdout, bulkView{Runs: res.Moved, Undoing: res.Undoing, Blocked: res.Blocked, Remaining: res.Remaining, DryRun: a.bulk.DryRun})
 	}
 	for _, id := range res.Moved {
 		if _, err := fmt.Fprintln(e.Stdout, id); err != nil {
@@ -113,6 +117,9 @@ func (a *act) print(res engine.BulkResult) error {
 		would = "would be "
 	}
 	_, _ = fmt.Fprintf(e.Stderr, "runs %s%s: %d\n", would, a.done, len(res.Moved))
+	if len(res.Undoing) > 0 {
+		_, _ = fmt.Fprintf(e.Stderr, "of which are undone first: %d\n", len(res.Undoing))
+	}
 	if res.Blocked > 0 {
 		_, _ = fmt.Fprintf(e.Stderr, "left, since a live run holds the key: %d\n", res.Blocked)
 	}

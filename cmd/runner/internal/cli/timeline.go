@@ -119,6 +119,8 @@ func stepEvent(s job.Step, show func([]byte) json.RawMessage) event {
 		e.what = "undo of " + strings.TrimPrefix(s.Name, job.CompensationPrefix)
 	case job.KindUnwind:
 		return event{at: e.at, what: "run", state: "is undone", detail: failureText(s.Error), rank: 3}
+	case job.KindUndoable:
+		e.what = "step " + s.Name
 	}
 	if e.at.IsZero() {
 		e.at = s.StartedAt

@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/jobrunner/runner/abi/guest"
@@ -112,7 +113,8 @@ func chain(ctx *guest.Ctx, _ Input) (string, error) {
 	return version, nil
 }
 
-// book makes two steps and fails for good; undoing the first waits at its gate.
+// book makes two steps and fails for good, a year later if its name begins with
+// nap; undoing the first waits at its gate.
 func book(ctx *guest.Ctx, in Input) (string, error) {
 	for _, name := range []string{"flight", "hotel"} {
 		if err := guest.Do(ctx, name, func() error { return nil }, guest.Undo(func() error {
@@ -124,6 +126,9 @@ func book(ctx *guest.Ctx, in Input) (string, error) {
 		})); err != nil {
 			return "", err
 		}
+	}
+	if strings.HasPrefix(in.Name, "nap") {
+		ctx.Sleep("year", 365*24*time.Hour)
 	}
 	return "", guest.Terminal(guest.Coded("X_FULL", errors.New("no car")))
 }

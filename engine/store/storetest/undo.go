@@ -1,0 +1,319 @@
+package storetest
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+// booked starts a run that has a step to undo.
+func (e *env) booked(worker string, p store.EnqueueParams) job.Run {
+	e.Helper()
+	r := e.start(worker, p)
+	e.book(r)
+	return r
+}
+
+func (e *env) book(r job.Run) {
+	e.Helper()
+	if !e.saveStep(store.StepParams{Ref: refOf(r), Name: "book", Kind: job.KindUndoable, Output: []byte("1"), New: true}).Landed {
+		e.Fatal("the step was not recorded")
+	}
+}
+
+func (e *env) cancel(p store.CancelParams) job.Run {
+	e.Helper()
+	r, err := e.db.Cancel(e.ctx, p)
+	if err != nil {
+		e.Fatalf("cancel: %v", err)
+	}
+	return r
+}
+
+// wantUnwind checks that a run is to be undone, and how.
+func (e *env) wantUnwind(id string, want job.Unwind, failure job.Failure) {
+	e.Helper()
+	for _, s := range e.steps(id) {
+		if s.Kind != job.KindUnwind {
+			continue
+		}
+		var got job.Unwind
+		if err := json.Unmarshal(s.Output, &got); err != nil {
+			e.Fatal(err)
+		}
+		if got != want || s.Error != failure || s.Name != job.UnwindName || s.Status != job.StepCompleted {
+			e.Fatalf("the record is %+v of %+v, want %+v of %+v", s, got, want, failure)
+		}
+		return
+	}
+	e.Fatal("nothing says that the run is undone")
+}
+
+var undoTests = []test{
+	// (SG23) In each waiting state: it is ready to be undone, under its key.
+	{"a waiting run with something to undo is ready to be undone when it is cancelled", func(e *env) {
+		e.register("w")
+		ends := map[string]func(job.Run){
+			"delayed": func(r job.Run) {
+				e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Retried, To: job.Delayed, Delay: time.Hour, Error: &job.Failure{Message: "earlier"}})
+			},
+			"ready": func(r job.Run) { e.finish(r, job.Interrupted, job.Ready) },
+			"asleep": func(r job.Run) {
+				e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Slept, To: job.Suspended,
+					Step: &store.StepParams{Name: "nap", Kind: job.KindSleep, Status: job.StepSleeping, Sleep: time.Hour}})
+			},
+			"waiting": func(r job.Run) {
+				e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Slept, To: job.Suspended,
+					Step: &store.StepParams{Name: "paid", Kind: job.KindWait, Status: job.StepWaiting, Sleep: time.Hour, Wait: &store.WaitParams{Topic: "t"}}})
+			},
+		}
+		for name, end := range ends {
+			id := e.add(store.EnqueueParams{Key: name})
+			r := e.claimOne("w")
+			e.book(r)
+			end(r)
+			before := e.get(id)
+			now := e.now()
+			got := e.cancel(store.CancelParams{ID: id, Reason: "not needed", Retention: time.Hour, By: "ann"})
+			if d := cmp.Diff(e.get(id), got); d != "" {
+				e.Errorf("%s: answer (-stored +answered):\n%s", name, d)
+			}
+			want := before
+			want.State, want.RunAt, want.Steps = job.Ready, got.RunAt, before.Steps+1
+			want.Error = job.Failure{Code: job.CodeCancelled, Message: "not needed"}
+			if d := cmp.Diff(want, got); d != "" {
+				e.Errorf("%s: cancelled (-want +got):\n%s", name, d)
+			}
+			e.wantTime("due", got.RunAt, now)
+			e.wantUnwind(id, job.Unwind{From: before.Attempt, Cancelled: true}, want.Error)
+			if held, err := e.db.FindLive(e.ctx, jobA, "", name); err != nil || held != id {
+				e.Errorf("%s: the key is held by %q, %v", name, held, err)
+			}
+			// Nothing that it waited for wakes it any more.
+			if res, err := e.db.Publish(e.ctx, []store.EventParams{e.event(store.EventParams{Topic: "t"})}); err != nil || res[0].Woken != 0 {
+				e.Errorf("%s: an event woke %+v, %v", name, res, err)
+			}
+			again := e.claimOne("w")
+			if again.ID != id || again.Attempt != before.Attempt+1 {
+				e.Fatalf("%s: claimed %+v", name, again)
+			}
+			if res := e.settle(store.SettleParams{Ref: refOf(again), Outcome: job.Undone, To: job.Cancelled, Retention: time.Minute}); !res.Landed {
+				e.Errorf("%s: the end did not land", name)
+			}
+			ended := e.wantState(id, job.Cancelled)
+			if ended.Error != want.Error || !ended.ExpiresAt.Equal(ended.FinishedAt.Add(time.Minute)) {
+				e.Errorf("%s: ended as %+v", name, ended)
+			}
+		}
+		if got := e.audit(store.AuditParams{}); len(got) != len(ends) || got[0].Verb != store.AuditCancel || got[0].Detail != "not needed" {
+			e.Errorf("audit %+v", got)
+		}
+	}},
+	{"a cancel that undoes without a reason keeps the run's error", func(e *env) {
+		r := e.booked("w", store.EnqueueParams{})
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Retried, To: job.Ready, Error: &job.Failure{Message: "earlier"}})
+		if got := e.cancel(store.CancelParams{ID: r.ID}); got.Error.Message != "earlier" || got.State != job.Ready {
+			e.Errorf("cancelled as %+v", got)
+		}
+		e.wantUnwind(r.ID, job.Unwind{From: 1, Cancelled: true}, job.Failure{Code: job.CodeCancelled})
+	}},
+	// (SG24) Two attempts of one run never overlap for a cancel.
+	{"a running run that is to be undone waits until its worker has let go of it", func(e *env) {
+		for _, how := range []string{"it lets go", "it lapses"} {
+			r := e.booked(how, store.EnqueueParams{})
+			e.db.Advance(10 * time.Second)
+			e.register("w " + how)
+			now := e.now()
+			got := e.cancel(store.CancelParams{ID: r.ID, Reason: "enough"})
+			if d := cmp.Diff(e.get(r.ID), got); d != "" || got.State != job.Suspended || got.Worker != "" || got.Attempt != 1 {
+				e.Fatalf("cancelled as %+v (-stored +answered):\n%s", got, d)
+			}
+			e.wantTime("due", got.RunAt, now.Add(19*time.Second))
+			want := job.AttemptRecord{Claim: 1, Attempt: 1, Worker: how, Outcome: job.Unwinding, ClaimedAt: r.ClaimedAt, RunAt: got.RunAt,
+				Error: job.Failure{Code: job.CodeCancelled, Message: "enough"}, StepsAtEnd: 2}
+			if recs := e.attempts(r.ID); len(recs) != 1 {
+				e.Fatalf("timeline %+v", recs)
+			} else {
+				want.SettledAt = recs[0].SettledAt
+				if d := cmp.Diff(want, recs[0]); d != "" {
+					e.Errorf("timeline (-want +got):\n%s", d)
+				}
+			}
+			// Its attempt writes nothing more, and hears why.
+			if e.saveStep(store.StepParams{Ref: refOf(r), Name: "late"}).Landed {
+				e.Error("a step was recorded after the cancel")
+			}
+			if e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Completed, To: job.Done}).Landed {
+				e.Error("a settle landed after the cancel")
+			}
+			if res := e.renew(how, refOf(r)); len(res.Lost) != 1 || res.Lost[0].State != job.Cancelled {
+				e.Errorf("the renewal answered %+v", res)
+			}
+			_, err := e.db.Promote(e.ctx, store.PromoteParams{ID: r.ID})
+			e.wantRefused(err, job.CodeNotPromotable)
+			if runs := e.claim("w "+how, 1); len(runs) != 0 {
+				e.Fatal("claimed while its worker may still run it")
+			}
+			if how == "it lets go" {
+				stranger := refOf(r)
+				stranger.Worker = "someone"
+				for _, ref := range []job.Ref{stranger, {RunID: uid(999), Worker: how, Claim: 1}, {RunID: "?"}} {
+					if err := e.db.LetGo(e.ctx, ref); err != nil {
+						e.Fatal(err)
+					}
+				}
+				e.wantState(r.ID, job.Suspended)
+				if err := e.db.LetGo(e.ctx, refOf(r)); err != nil {
+					e.Fatal(err)
+				}
+				e.wantState(r.ID, job.Ready)
+			} else {
+				e.db.Advance(21 * time.Second)
+				e.register("x")
+				how = "x"
+			}
+			worker := "w " + how
+			if how == "x" {
+				worker = how
+			}
+			undoes := e.claimOne(worker)
+			if undoes.ID != r.ID || undoes.Attempt != 2 {
+				e.Fatalf("claimed %+v", undoes)
+			}
+			if err := e.db.LetGo(e.ctx, refOf(r)); err != nil { // late
+				e.Fatal(err)
+			}
+			e.wantState(r.ID, job.Running)
+			e.settle(store.SettleParams{Ref: refOf(undoes), Outcome: job.Undone, To: job.Cancelled})
+			if got := e.wantState(r.ID, job.Cancelled); got.Error.Message != "enough" {
+				e.Errorf("error %+v", got.Error)
+			}
+		}
+	}},
+	{"a cancel lets go of nothing else", func(e *env) {
+		r := e.start("w", store.EnqueueParams{})
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Slept, To: job.Suspended,
+			Step: &store.StepParams{Name: "nap", Kind: job.KindSleep, Status: job.StepSleeping, Sleep: time.Hour}})
+		if err := e.db.LetGo(e.ctx, refOf(r)); err != nil {
+			e.Fatal(err)
+		}
+		e.wantState(r.ID, job.Suspended)
+	}},
+	{"a cancel ends a run where it is if it has nothing to undo, or is told to", func(e *env) {
+		r := e.start("w", store.EnqueueParams{})
+		e.saveStep(store.StepParams{Ref: refOf(r), Name: "look"})
+		e.saveStep(store.StepParams{Ref: refOf(r), Name: "book", Kind: job.KindUndoable, Status: job.StepRetrying, Error: &job.Failure{Message: "full"}})
+		if got := e.cancel(store.CancelParams{ID: r.ID}); got.State != job.Cancelled {
+			e.Errorf("cancelled as %+v", got)
+		}
+		e.add(store.EnqueueParams{})
+		r = e.claimOne("w")
+		e.book(r)
+		if got := e.cancel(store.CancelParams{ID: r.ID, NoCompensate: true, Reason: "left"}); got.State != job.Cancelled || got.Steps != 1 {
+			e.Errorf("cancelled as %+v", got)
+		}
+		if got := e.audit(store.AuditParams{}); got[0].Detail != "left, nothing undone" {
+			e.Errorf("audit %+v", got[0])
+		}
+	}},
+	// (SG23)
+	{"a run that is being undone ends cancelled when it is cancelled, and once only", func(e *env) {
+		r := e.booked("w", store.EnqueueParams{})
+		failure := job.Failure{Message: "no money"}
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Unwinding, To: job.Ready, Error: &failure,
+			Step: &store.StepParams{Name: job.UnwindName, Kind: job.KindUnwind, Status: job.StepCompleted, Output: []byte(`{"from":1}`), Error: &failure}})
+		undoes := e.claimOne("w")
+		e.saveStep(store.StepParams{Ref: refOf(undoes), Name: job.CompensationPrefix + "pay", Kind: job.KindCompensation})
+		e.cancel(store.CancelParams{ID: r.ID})
+		e.wantUnwind(r.ID, job.Unwind{From: 1, Cancelled: true}, failure)
+		if got := e.wantState(r.ID, job.Suspended); got.Error != failure || got.Steps != 3 {
+			e.Errorf("cancelled as %+v", got)
+		}
+		_, err := e.db.Cancel(e.ctx, store.CancelParams{ID: r.ID, Reason: "again"})
+		e.wantRefused(err, job.CodeNotCancellable)
+		if got := e.cancel(store.CancelParams{ID: r.ID, NoCompensate: true}); got.State != job.Cancelled || got.Error != failure {
+			e.Errorf("ended as %+v", got)
+		}
+	}},
+	{"a child with something to undo is undone when its parent ends, or is cancelled", func(e *env) {
+		for _, end := range []string{"cancel", "undo", "no compensate", "done"} {
+			worker := "w " + end
+			parent := e.start(worker, store.EnqueueParams{})
+			if end == "undo" {
+				e.book(parent)
+			}
+			e.ids++
+			child := e.params(store.EnqueueParams{ID: uid(e.ids), Parent: parent.ID})
+			e.settle(store.SettleParams{Ref: refOf(parent), Outcome: job.Slept, To: job.Suspended, Invoke: &store.InvokeParams{
+				Start: []store.ChildParams{{Name: "child", Run: child, Retention: time.Hour}},
+			}})
+			r := e.claimOne(worker)
+			if r.ID != child.ID {
+				e.Fatalf("claimed %s", r.ID)
+			}
+			e.book(r)
+			e.finish(r, job.Interrupted, job.Ready)
+			switch end {
+			case "done":
+				e.cancel(store.CancelParams{ID: child.ID}) // is undone: its parent waits
+				if e.get(parent.ID).State != job.Suspended {
+					e.Error("the parent goes on before its child has ended")
+				}
+				r := e.claimOne(worker)
+				e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Undone, To: job.Cancelled, Parent: parent.ID})
+				for _, s := range e.steps(parent.ID) {
+					if s.Name == "child" && (s.Status != job.StepFailed || s.Error.Code != job.CodeCancelled) {
+						e.Errorf("the child's record is %+v", s)
+					}
+				}
+				e.wantState(parent.ID, job.Ready)
+				continue
+			case "no compensate":
+				e.cancel(store.CancelParams{ID: parent.ID, NoCompensate: true})
+				e.wantState(child.ID, job.Cancelled)
+				continue
+			}
+			e.cancel(store.CancelParams{ID: parent.ID})
+			want := job.Cancelled
+			if end == "undo" {
+				want = job.Ready
+			}
+			e.wantState(parent.ID, want)
+			got := e.wantState(child.ID, job.Ready)
+			e.wantUnwind(child.ID, job.Unwind{Cancelled: true}, *store.ParentEnded(parent.ID))
+			if got.Error != *store.ParentEnded(parent.ID) {
+				e.Errorf("the child's error is %+v", got.Error)
+			}
+			for range 2 {
+				for _, r := range e.claim(worker, 2) {
+					e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Undone, To: job.Cancelled, Parent: r.Parent})
+				}
+			}
+			e.wantState(parent.ID, job.Cancelled)
+			e.wantState(child.ID, job.Cancelled)
+		}
+	}},
+	{"a run that waits behind a gate waits there to be undone", func(e *env) {
+		e.register("w")
+		id := e.addKeyed("k", store.EnqueueParams{})
+		r := e.claimUnder("w", 1, keyed(false))[0]
+		e.book(r)
+		other := e.addKeyed("k", store.EnqueueParams{Priority: -1})
+		e.finish(r, job.Interrupted, job.Ready)
+		first := e.claimUnder("w", 5, keyed(false))
+		e.wantClaim("of two", first, other)
+		if got := e.get(id); got.Blocked == "" {
+			e.Fatalf("the run is not behind its gate: %+v", got)
+		}
+		if got := e.cancel(store.CancelParams{ID: id}); got.State != job.Ready || got.Blocked != "" {
+			e.Errorf("cancelled as %+v", got)
+		}
+		e.wantClaim("while the other runs", e.claimUnder("w", 5, keyed(false)))
+		e.finish(first[0], job.Completed, job.Done)
+		e.wantClaim("after it", e.claimUnder("w", 5, keyed(false)), id)
+	}},
+}

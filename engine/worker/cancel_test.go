@@ -1,0 +1,199 @@
+package worker_test
+
+import (
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/enginetest"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
+)
+
+func (r *rig) cancel(p store.CancelParams) job.Run {
+	r.Helper()
+	run, err := r.queue.Cancel(r.Context(), p)
+	r.must(err)
+	return run
+}
+
+// What a cancelled run did is undone, wherever the cancel found it, and the run
+// ends cancelled. (SG23)
+func TestACancelledRunIsUndoneLastStepFirst(t *testing.T) {
+	for name, last := range map[string]func(*task) error{
+		"asleep": func(tk *task) error { return tk.Sleep("nap", time.Hour) },
+		"delayed": func(*task) error {
+			return &enginetest.Fail{Failure: abi.Failure{Kind: abi.FailRetryAfter, RetryAfter: time.Hour, Message: "busy"}}
+		},
+		"running": func(tk *task) error {
+			_, err := tk.Step("look", func() (any, error) { tk.Work(time.Hour); return nil, nil })
+			return err
+		},
+		"in a step": func(tk *task) error {
+			_, err := tk.Undoable("pay", func() (any, error) { tk.Work(time.Hour); return nil, nil }, func() error { return errors.New("never paid") })
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &saga{last: last}
+				r := newRig(t, handlers{"j": s.run, "told": func(*task) (any, error) { return nil, nil }}, func(m *manifest.Manifest) {
+					compensates(3)(m)
+					m.Jobs["j"].OnSettled = "told"
+				})
+				w := r.work(nil)
+				id := r.enqueue("j")
+				time.Sleep(time.Second)
+				run := r.cancel(store.CancelParams{ID: id, Reason: "customer left"})
+				if !run.State.Live() {
+					t.Fatalf("answered as %s", run.State)
+				}
+				if name == "running" { // else its worker hears with its renewal
+					w.Cancelled(id)
+				}
+				cancelled := time.Now()
+				run = r.settles(id)
+				r.ended(run, job.Cancelled, job.CodeCancelled, run.Attempt)
+				if run.Error.Message != "customer left" || run.ExpiresAt.IsZero() {
+					t.Errorf("ended as %+v", run)
+				}
+				if wait := run.FinishedAt.Sub(cancelled); wait > 11*time.Second || name == "running" && wait > time.Second {
+					t.Errorf("ended %v after the cancel", wait)
+				}
+				s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+				r.logged("jobs.unwind.completed", 1)
+				r.logged("jobs.lease.lost", 0)
+				r.logged("jobs.settle.unowned", 0)
+				if runs, err := r.db.List(t.Context(), store.ListParams{Job: "told"}); err != nil || len(runs) != 0 {
+					t.Errorf("a cancel was told of: %v, %v", runs, err)
+				}
+				if _, err := r.queue.Cancel(t.Context(), store.CancelParams{ID: id}); abi.CodeOf(err) != job.CodeNotCancellable {
+					t.Errorf("a second cancel answered %v", err)
+				}
+			})
+		})
+	}
+}
+
+// (SG23)
+func TestACancelWithoutCompensationEndsTheRunWhereItIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{last: func(tk *task) error { return tk.Sleep("nap", time.Hour) }}
+		r := newRig(t, handlers{"j": s.run}, compensates(3))
+		r.work(nil)
+		id := r.enqueue("j")
+		time.Sleep(time.Second)
+		if run := r.cancel(store.CancelParams{ID: id, NoCompensate: true}); run.State != job.Cancelled {
+			t.Errorf("answered as %s", run.State)
+		}
+		time.Sleep(2 * time.Hour)
+		s.want(t, "flight", "hotel")
+	})
+}
+
+// The cancel of a run that is being undone for its failure lets that go on, and
+// the run ends cancelled, with its failure if the cancel has no reason. (SG23)
+func TestARunThatIsBeingUndoneCanBeCancelled(t *testing.T) {
+	for _, reason := range []string{"", "enough"} {
+		synctest.Test(t, func(t *testing.T) {
+			fails := 1
+			s := &saga{undo: func(what string, _ *task) error {
+				if fails--; what == "hotel" && fails >= 0 {
+					return &enginetest.Fail{Failure: abi.Failure{Kind: abi.FailRetryAfter, RetryAfter: time.Hour, Message: "the hotel is closed"}}
+				}
+				return nil
+			}}
+			r := newRig(t, handlers{"j": s.run}, compensates(2))
+			r.work(nil)
+			id := r.enqueue("j")
+			time.Sleep(time.Minute)
+			if run := r.cancel(store.CancelParams{ID: id, Reason: reason}); run.State != job.Ready {
+				t.Errorf("answered as %s", run.State)
+			}
+			run := r.settles(id)
+			want := reason
+			if want == "" {
+				want = "no money"
+			}
+			if run.State != job.Cancelled || run.Error.Message != want {
+				t.Errorf("ended %s with %+v", run.State, run.Error)
+			}
+			s.want(t, "flight", "hotel", "undo hotel", "undo hotel", "undo flight")
+		})
+	}
+}
+
+// A cancelled run whose worker is gone is undone by another, when the lease says
+// that nobody runs it any more. (SG24)
+func TestACancelledRunIsUndoneWhenItsLostWorkerCannotRunIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var away atomic.Bool
+		begun := make(chan time.Time, 2)
+		s := &saga{last: func(tk *task) error {
+			_, err := tk.Step("look", func() (any, error) { tk.Deaf(20 * time.Second); return nil, nil })
+			return err
+		}}
+		s.undo = func(string, *task) error { begun <- time.Now(); return nil }
+		r := newRig(t, handlers{"j": s.run}, compensates(1))
+		cut := r.cuttable(&away)
+		r.work(r.through(cut))
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		time.Sleep(time.Second)
+		away.Store(true)
+		cancelled := time.Now()
+		r.cancel(store.CancelParams{ID: id})
+		r.work(nil)
+		r.ended(r.settles(id), job.Cancelled, "", 2)
+		if wait := (<-begun).Sub(cancelled); wait < 20*time.Second || wait > 31*time.Second {
+			t.Errorf("its undoing began %v after the cancel, want when its lease was over", wait)
+		}
+		s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+	})
+}
+
+// A cancelled run that cannot be undone waits for a person, whom it tells both.
+// (SG8)
+func TestACancelledRunThatCannotBeUndoneIsDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{
+			last: func(tk *task) error { return tk.Sleep("nap", time.Hour) },
+			undo: func(string, *task) error { return errors.New("the hotel does not answer") },
+		}
+		r := newRig(t, handlers{"j": s.run}, compensates(2))
+		r.work(nil)
+		id := r.enqueue("j")
+		time.Sleep(time.Second)
+		r.cancel(store.CancelParams{ID: id, Reason: "customer left"})
+		run := r.settles(id)
+		r.ended(run, job.Dead, job.CodeCompensationFailed, 2)
+		for _, part := range []string{"the hotel does not answer", "been cancelled", "customer left"} {
+			if !strings.Contains(run.Error.Message, part) {
+				t.Errorf("error %q says nothing of %q", run.Error.Message, part)
+			}
+		}
+	})
+}
+
+// What was decided holds, whatever a deploy says of the job since. (SG5)
+func TestAnUnwindGoesOnThoughItsJobDoesNotCompensateAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{last: func(tk *task) error { return tk.Sleep("nap", time.Hour) }}
+		r := newRig(t, handlers{"j": s.run}, compensates(2))
+		w := r.work(nil)
+		id := r.enqueue("j")
+		time.Sleep(time.Second)
+		w.Stop()
+		r.cancel(store.CancelParams{ID: id})
+		_, err := r.deploy.Switch(enginetest.Serve(r.guest, nil))
+		r.must(err)
+		r.work(nil)
+		r.ended(r.settles(id), job.Cancelled, "", 1)
+		s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+	})
+}

@@ -89,6 +89,65 @@ func TestARunThatWaitsGoesOnWithTheEvent(t *testing.T) {
 	})
 }
 
+// A handler publishes what its input tells it to, which may come from anybody: it
+// wakes nobody of another tenant, and neither does what it published before.
+func TestAHandlerReachesNoOtherTenantsRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &enginetest.Guest{Name: "v1", Handlers: map[string]enginetest.Handler{
+			"ask": func(t *enginetest.Task) (any, error) {
+				var r *abi.Refusal
+				if _, err := t.Wait("from here", "answer", "o-1", 0); !errors.As(err, &r) || r.Code != abi.CodeTimeout {
+					return nil, fmt.Errorf("no time: %v", err)
+				}
+				if err := t.Sleep("nap", time.Hour); err != nil {
+					return nil, err
+				}
+				first, err := t.Wait("first", "answer", "o-1", 24*time.Hour)
+				if err != nil {
+					return nil, err
+				}
+				second, err := t.Wait("second", "answer", "o-1", 24*time.Hour)
+				if err != nil {
+					return nil, err
+				}
+				return []json.RawMessage{first, second}, nil
+			},
+			"tell": func(t *enginetest.Task) (any, error) {
+				if err := t.Publish("answer", "o-1", "between steps"); err != nil {
+					return nil, err
+				}
+				_, err := t.Step("tell", func() (any, error) { return nil, t.Publish("answer", "o-1", "in a step") })
+				return nil, err
+			},
+		}}
+		e := serve(t, g)
+		run := func(name, tenant string) string {
+			res, err := e.Client().Enqueue(t.Context(), engine.Request{Job: name, Tenant: tenant})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.ID
+		}
+		victim := run("ask", "b")
+		synctest.Wait()
+		ends(t, e, run("tell", "a")) // while it sleeps
+		time.Sleep(2 * time.Hour)
+		ends(t, e, run("tell", "a")) // while it waits
+		synctest.Wait()
+		if r, err := e.Client().Get(t.Context(), victim); err != nil || r.State != job.Suspended {
+			t.Fatalf("the run of another tenant is %s, %v", r.State, err)
+		}
+		ends(t, e, run("tell", "b"))
+		if r := ends(t, e, victim); r.State != job.Done || string(r.Output) != `["between steps","in a step"]` {
+			t.Errorf("the run is %s with %s: %+v", r.State, r.Output, r.Error)
+		}
+		events, err := e.Client().Events(t.Context(), store.ListEventsParams{Tenant: "a"})
+		if err != nil || len(events) != 4 {
+			t.Errorf("events %+v, %v", events, err)
+		}
+	})
+}
+
 func TestAFanOutKeepsItsLimitAndItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const children, limit = 60, 8

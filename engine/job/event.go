@@ -9,6 +9,7 @@ type Event struct {
 	ID          string
 	Topic       string
 	Key         string // "" is nothing in particular
+	Tenant      string // whose runs get it; "" is everybody's
 	Payload     []byte // JSON
 	Run         string // that published it; "" is none
 	By          string

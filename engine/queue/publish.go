@@ -2,31 +2,15 @@ package queue
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/jobrunner/runner/abi"
-	"github.com/jobrunner/runner/abi/wire"
 	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
 
 // Event asks for something to be published.
-type Event struct {
-	Topic string
-	// Key says what it is about, as an order's number; it may be empty.
-	Key     string
-	Payload []byte // JSON; empty is null
-	// ID is a canonical lower-case UUID. An event of an id that was published
-	// before publishes nothing. Empty: one is made.
-	ID string
-	// Keep is how long waits that begin later may find it, and it is listed; 0 is
-	// job.DefaultEventKeep. At most MaxDelay.
-	Keep time.Duration
-	By   string // records who publishes; it confers nothing
-}
+type Event = store.PublishParams
 
 // Published is what became of an Event.
 type Published struct {
@@ -60,32 +44,12 @@ func (q *Queue) Publish(ctx context.Context, e Event) (Published, error) {
 // PrepareEvent checks an event and turns it into what a store publishes.
 // Errors: X_INVALID, X_ID_INVALID.
 func PrepareEvent(e Event) (store.EventParams, error) {
-	if _, err := wire.Name(abi.FuncPublish, []byte(e.Topic)); err != nil {
-		return store.EventParams{}, invalid("the topic %q is none: it has 1 to %d bytes of UTF-8, without control characters", clip(e.Topic, 64), abi.MaxName)
-	}
-	if _, err := wire.Key(abi.FuncPublish, []byte(e.Key)); err != nil {
-		return store.EventParams{}, invalid("the key %q is none: it has at most %d bytes of UTF-8, without control characters", clip(e.Key, 64), abi.MaxName)
-	}
-	if len(e.Payload) == 0 {
-		e.Payload = []byte("null")
-	}
-	if err := wire.CheckJSON(e.Payload, abi.MaxInput); err != nil {
-		return store.EventParams{}, invalid("the payload for %q is refused: %v", e.Topic, err)
-	}
-	if e.Keep == 0 {
-		e.Keep = job.DefaultEventKeep
-	}
-	if e.Keep < time.Millisecond || e.Keep > MaxDelay {
-		return store.EventParams{}, invalid("an event cannot be kept for %v; 1ms to ten years it can", e.Keep)
-	}
-	if len(e.By) > job.MaxTenant || !utf8.ValidString(e.By) || strings.ContainsRune(e.By, 0) {
-		return store.EventParams{}, invalid("who publishes is no text of at most %d bytes", job.MaxTenant)
-	}
-	id, err := mintOrCheck(e.ID)
+	p, err := e.Event()
 	if err != nil {
 		return store.EventParams{}, err
 	}
-	return store.EventParams{ID: id, Topic: e.Topic, Key: e.Key, Payload: e.Payload, Keep: e.Keep, By: e.By}, nil
+	p.ID, err = mintOrCheck(e.ID)
+	return p, err
 }
 
 // Events lists what was published and has not expired, newest first.
@@ -106,7 +70,8 @@ func (q *Queue) InvokeDepth(ctx context.Context, runID string, most int) (int, e
 	}
 }
 
-// PendingEvent reports whether a wait would be ended by an event that has come.
-func (q *Queue) PendingEvent(ctx context.Context, p store.WaitParams) (bool, error) {
-	return q.store.PendingEvent(ctx, p)
+// PendingEvent reports whether a wait of a tenant's run would be ended by an event
+// that has come.
+func (q *Queue) PendingEvent(ctx context.Context, tenant string, p store.WaitParams) (bool, error) {
+	return q.store.PendingEvent(ctx, tenant, p)
 }

@@ -211,4 +211,6 @@ func (s *anew) Settle(ctx context.Context, batch []store.SettleParams) ([]store.
 }
 
 // PendingEvent finds nothing: the run parks.
-func (s *anew) PendingEvent(context.Context, store.WaitParams) (bool, error) { return false, nil }
+func (s *anew) PendingEvent(context.Context, string, store.WaitParams) (bool, error) {
+	return false, nil
+}

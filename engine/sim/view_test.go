@@ -211,8 +211,8 @@ func (v *view) Publish(ctx context.Context, batch []store.EventParams) ([]store.
 		func(res []store.EventResult) { v.p.w.book.published(batch, res) })
 }
 
-func (v *view) PendingEvent(ctx context.Context, p store.WaitParams) (bool, error) {
-	return read(v, ctx, "PendingEvent", p.Topic+" "+p.Key, func(ctx context.Context) (bool, error) { return v.Store.PendingEvent(ctx, p) })
+func (v *view) PendingEvent(ctx context.Context, tenant string, p store.WaitParams) (bool, error) {
+	return read(v, ctx, "PendingEvent", p.Topic+" "+p.Key, func(ctx context.Context) (bool, error) { return v.Store.PendingEvent(ctx, tenant, p) })
 }
 
 func (v *view) PurgeEvents(ctx context.Context, limit int) (int, error) {

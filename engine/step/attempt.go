@@ -24,7 +24,7 @@ type Queue interface {
 	Prepare(requests []queue.Request) ([]store.EnqueueParams, error)
 	FindLive(ctx context.Context, p *store.EnqueueParams) (string, error)
 	InvokeDepth(ctx context.Context, runID string, most int) (int, error)
-	PendingEvent(ctx context.Context, p store.WaitParams) (bool, error)
+	PendingEvent(ctx context.Context, tenant string, p store.WaitParams) (bool, error)
 	Retention(jobName string) time.Duration
 }
 

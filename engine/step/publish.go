@@ -26,6 +26,7 @@ func (a *Attempt) Publish(ctx context.Context, e abi.PublishParams) error {
 	}
 	event := store.EventParams{
 		ID: id.String(), Topic: e.Topic, Key: e.Key, Payload: append([]byte(nil), e.Payload...), Keep: a.p.EventKeep, Run: a.p.Run.ID, By: a.p.Run.Job,
+		Tenant: a.p.Run.Tenant, // a handler is told by its input what to publish: it reaches no other tenant's runs
 	}
 	if a.open.name != "" {
 		return a.publishInside(event)

@@ -67,7 +67,7 @@ func (a *Attempt) beginWait(ctx context.Context, p abi.WaitParams, st store.Step
 	pending := false
 	if again && p.Timeout > 0 {
 		var err error
-		if pending, err = a.p.Queue.PendingEvent(ctx, *st.Wait); err != nil {
+		if pending, err = a.p.Queue.PendingEvent(ctx, a.p.Run.Tenant, *st.Wait); err != nil {
 			pending = false // the park looks again
 		}
 	}

@@ -20,14 +20,18 @@ import (
 //	                 and whose time is not over, is ready in the same commit,
 //	                 and its wait has the event as its output
 //
+// A run and an event of two tenants never meet: a run gets the events of its own
+// tenant and those of none, and a run of no tenant gets all.
+//
 // The two exclude each other, so that no event falls between them.
 type Events interface {
 	// Publish adds a batch, in order. An event whose ID was published before, and
 	// has not expired since, publishes nothing and is answered with Deduped.
 	Publish(ctx context.Context, batch []EventParams) ([]EventResult, error)
-	// PendingEvent reports whether a wait would be ended by an event that has
-	// come already. Nothing changes; an event may come right after a no.
-	PendingEvent(ctx context.Context, p WaitParams) (bool, error)
+	// PendingEvent reports whether a wait of a tenant's run would be ended by an
+	// event that has come already. Nothing changes; an event may come right after
+	// a no.
+	PendingEvent(ctx context.Context, tenant string, p WaitParams) (bool, error)
 	// InvokeDepth answers how many runs wait for this one, each for the next,
 	// counted to most. A run that nobody waits for, or that is not there, has 0.
 	InvokeDepth(ctx context.Context, runID string, most int) (int, error)
@@ -44,6 +48,7 @@ type EventParams struct {
 	ID      string // canonical lower-case UUID
 	Topic   string
 	Key     string // what it is about; "" is nothing in particular
+	Tenant  string // whose runs get it; "" is everybody's
 	Payload []byte
 	Keep    time.Duration // from the store's now; positive
 	Run     string        // that publishes it; "" is none
@@ -72,6 +77,7 @@ type WaitParams struct {
 type ListEventsParams struct {
 	Topic  string
 	Key    string
+	Tenant string
 	Before int64 // Seq: only older ones, exclusive
 	Limit  int   // 0 is 100; at most 1,000
 }

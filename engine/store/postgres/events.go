@@ -16,6 +16,7 @@ import (
 var (
 	qLockTopics   = named("lock_topics")
 	qPublish      = named("publish")
+	qPublishNow   = named("publish_now")
 	qFindEvent    = named("find_event")
 	qSaveWaits    = named("save_waits")
 	qPlaceWaits   = named("place_waits")
@@ -34,6 +35,9 @@ func (s *Store) Publish(ctx context.Context, batch []store.EventParams) (out []s
 	if err := checkEvents(batch); err != nil {
 		return nil, err
 	}
+	if s.onlyPublishes.Load() && !publishedByRuns(batch) {
+		return s.publishNow(ctx, batch)
+	}
 	var woken []resting
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		if err := s.run(ctx, tx, lockTopics(nil, batch)); err != nil {
@@ -44,11 +48,67 @@ func (s *Store) Publish(ctx context.Context, batch []store.EventParams) (out []s
 		}
 		return s.notes.in(ctx, tx, queuesOfResting(woken))
 	})
+	if abi.CodeOf(err) == job.CodeDatabaseDenied && !publishedByRuns(batch) {
+		// The role of a program that only enqueues and publishes.
+		if out, again := s.publishNow(ctx, batch); again == nil {
+			s.onlyPublishes.Store(true)
+			return out, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
 	s.woke(woken)
 	return out, nil
+}
+
+func publishedByRuns(batch []store.EventParams) bool {
+	return slices.ContainsFunc(batch, func(p store.EventParams) bool { return p.Run != "" })
+}
+
+// publishNow publishes with the rights of the schema's owner, in order and in one
+// transaction.
+func (s *Store) publishNow(ctx context.Context, batch []store.EventParams) (out []store.EventResult, err error) {
+	var woken []resting
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		if err := s.run(ctx, tx, lockTopics(nil, batch)); err != nil {
+			return err
+		}
+		out, woken = make([]store.EventResult, len(batch)), nil
+		calls := make([]call, len(batch))
+		for i := range batch {
+			p := &batch[i]
+			calls[i] = call{
+				st:   qPublishNow,
+				args: []any{p.Topic, string(notNil(p.Payload)), p.Key, p.Tenant, max(ms(p.Keep), 1), p.By, idParam(p.ID)},
+				scan: func(r *row) error {
+					out[i].Deduped = r.bool()
+					return scanPublished(&out[i], &woken)(r)
+				},
+			}
+		}
+		if err := s.runAll(ctx, tx, calls...); err != nil {
+			return err
+		}
+		return s.notes.in(ctx, tx, queuesOfResting(woken))
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.woke(woken)
+	return out, nil
+}
+
+// scanPublished reads what a publish of one event answers.
+func scanPublished(res *store.EventResult, woken *[]resting) func(r *row) error {
+	return func(r *row) error {
+		res.Seq, res.At = r.int(), r.time()
+		if r.bool() {
+			res.Woken++
+			*woken = append(*woken, resting{queue: r.text(), tenant: r.text(), priority: int(r.int()), due: res.At, ready: true})
+		}
+		return nil
+	}
 }
 
 // checkEvents refuses what could not be stored as it is.
@@ -87,18 +147,11 @@ func (s *Store) publishIn(ctx context.Context, tx pgx.Tx, batch []store.EventPar
 	out = make([]store.EventResult, len(batch))
 	calls := make([]call, len(batch))
 	for i := range batch {
-		p, res := &batch[i], &out[i]
+		p := &batch[i]
 		calls[i] = call{
 			st:   qPublish,
-			args: []any{idParam(p.ID), enc(p.Topic), enc(p.Key), notNil(p.Payload), idParam(p.Run), enc(p.By), max(ms(p.Keep), 1)},
-			scan: func(r *row) error {
-				res.Seq, res.At = r.int(), r.time()
-				if r.bool() {
-					res.Woken++
-					woken = append(woken, resting{queue: r.text(), tenant: r.text(), priority: int(r.int()), due: res.At, ready: true})
-				}
-				return nil
-			},
+			args: []any{idParam(p.ID), enc(p.Topic), enc(p.Key), notNil(p.Payload), idParam(p.Run), enc(p.By), max(ms(p.Keep), 1), enc(p.Tenant)},
+			scan: scanPublished(&out[i], &woken),
 		}
 	}
 	if err := s.runAll(ctx, tx, calls...); err != nil {
@@ -206,12 +259,12 @@ func scanRest(each func(i int, rest resting)) func(r *row) error {
 }
 
 // PendingEvent implements store.Events.
-func (s *Store) PendingEvent(ctx context.Context, p store.WaitParams) (pending bool, err error) {
+func (s *Store) PendingEvent(ctx context.Context, tenant string, p store.WaitParams) (pending bool, err error) {
 	if p.FromNow {
 		return false, nil
 	}
 	err = s.read(ctx, func(q queryer) error {
-		return s.run(ctx, q, call{st: qPendingEvent, args: []any{enc(p.Topic), enc(p.Key), p.After}, scan: func(r *row) error {
+		return s.run(ctx, q, call{st: qPendingEvent, args: []any{enc(p.Topic), enc(p.Key), p.After, enc(tenant)}, scan: func(r *row) error {
 			pending = r.bool()
 			return nil
 		}})
@@ -226,10 +279,10 @@ func (s *Store) ListEvents(ctx context.Context, p store.ListEventsParams) (out [
 	}
 	err = s.read(ctx, func(q queryer) error {
 		out = nil
-		return s.run(ctx, q, call{st: qListEvents, args: []any{enc(p.Topic), enc(p.Key), p.Before, p.Limit}, scan: func(r *row) error {
+		return s.run(ctx, q, call{st: qListEvents, args: []any{enc(p.Topic), enc(p.Key), p.Before, p.Limit, enc(p.Tenant)}, scan: func(r *row) error {
 			out = append(out, job.Event{
 				Seq: r.int(), ID: r.uuid(), Topic: r.text(), Key: r.text(), Payload: r.bytes(), Run: r.uuid(), By: r.text(),
-				PublishedAt: r.time(), ExpiresAt: r.time(),
+				PublishedAt: r.time(), ExpiresAt: r.time(), Tenant: r.text(),
 			})
 			return nil
 		}})

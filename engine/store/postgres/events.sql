@@ -8,21 +8,26 @@ SELECT pg_advisory_xact_lock(hashtextextended('runner.events.' || {schema_litera
 FROM (SELECT DISTINCT hashtextextended(t, 0) & 127 AS b FROM unnest($1::text[]) t ORDER BY b) locks
 
 -- name: publish
--- $1 id, $2 topic, $3 key, $4 payload, $5 run, $6 by whom, $7 ms to keep it. Its
--- topic is locked. A row per run that it wakes, or one without; no seq if the id
--- was published before.
+-- $1 id, $2 topic, $3 key, $4 payload, $5 run, $6 by whom, $7 ms to keep it, $8
+-- tenant. Its topic is locked. A row per run that it wakes, or one without; no seq
+-- if the id was published before. The function add_event does the same.
 WITH added AS (
-  INSERT INTO {schema}.events AS e (id, topic, key, payload, run_id, published_by, published_at, expires_at)
-  VALUES ($1, $2::text, $3::text, $4::bytea, $5::uuid, $6::text, {now}, {now} + $7::bigint * interval '1 millisecond')
+  INSERT INTO {schema}.events AS e (id, topic, key, payload, run_id, published_by, published_at, expires_at, tenant)
+  VALUES ($1, $2::text, $3::text, $4::bytea, $5::uuid, $6::text, {now}, {now} + $7::bigint * interval '1 millisecond', $8::text)
   ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, topic = excluded.topic, key = excluded.key, payload = excluded.payload,
-    run_id = excluded.run_id, published_by = excluded.published_by, published_at = excluded.published_at, expires_at = excluded.expires_at
+    run_id = excluded.run_id, published_by = excluded.published_by, published_at = excluded.published_at, expires_at = excluded.expires_at,
+    tenant = excluded.tenant
     WHERE e.expires_at <= {now}
   RETURNING e.seq, e.published_at
 ), due AS (
   SELECT w.id FROM (
-    SELECT p.id FROM {schema}.waiting p WHERE p.topic = $2 AND p.event_key = ''
+    SELECT p.id FROM {schema}.waiting p WHERE $8 = '' AND p.topic = $2 AND p.event_key = ''
     UNION ALL
-    SELECT p.id FROM {schema}.waiting p WHERE p.topic = $2 AND p.event_key = $3 AND $3 <> ''
+    SELECT p.id FROM {schema}.waiting p WHERE $8 = '' AND p.topic = $2 AND p.event_key = $3 AND $3 <> ''
+    UNION ALL
+    SELECT p.id FROM {schema}.waiting p WHERE $8 <> '' AND p.topic = $2 AND p.event_key = '' AND p.tenant = ANY (ARRAY['', $8])
+    UNION ALL
+    SELECT p.id FROM {schema}.waiting p WHERE $8 <> '' AND p.topic = $2 AND p.event_key = $3 AND $3 <> '' AND p.tenant = ANY (ARRAY['', $8])
   ) u JOIN {schema}.waiting w ON w.id {of_u}
   WHERE EXISTS (SELECT FROM added) AND w.topic = $2 AND w.state = 'suspended' AND w.run_at >= {now}
   ORDER BY w.id FOR UPDATE OF w
@@ -35,6 +40,12 @@ WITH added AS (
 )
 SELECT a.seq, a.published_at, w.queue IS NOT NULL, w.queue, w.tenant, w.priority
 FROM (VALUES (1)) one LEFT JOIN added a ON true LEFT JOIN woken w ON true
+
+-- name: publish_now
+-- $1 topic, $2 payload, $3 key, $4 tenant, $5 ms to keep it, $6 by whom, $7 id:
+-- publish, with its lock, for a role that has no other right.
+SELECT p.deduped, p.seq, p.published_at, p.woken_queue IS NOT NULL, p.woken_queue, p.woken_tenant, p.woken_priority
+FROM {schema}.publish_now($1, $2, $3, $4, $5::bigint * interval '1 millisecond', $6, $7) p
 
 -- name: find_event
 SELECT seq, published_at FROM {schema}.events WHERE id = $1
@@ -76,13 +87,31 @@ WITH u AS MATERIALIZED (
   SELECT u.ord, s.run_id AS id, s.name, s.status, s.wake_at, s.place, s.output, s.finished_at, e.seq, e.payload
   FROM u JOIN {schema}.steps s ON s.run_id {of_u} AND s.name = u.name
   LEFT JOIN LATERAL (
+    SELECT r.tenant FROM {schema}.running r WHERE r.id {of_u} UNION ALL SELECT w.tenant FROM {schema}.waiting w WHERE w.id {of_u} LIMIT 1
+  ) run ON true
+  LEFT JOIN LATERAL (
+    -- A run of no tenant takes any event; else the first of its tenant's and of
+    -- nobody's, each from the index, however many others there are.
     (SELECT e.seq, e.payload FROM {schema}.events e
-     WHERE s.status = 'waiting' AND s.event_key = '' AND e.topic = s.topic AND e.seq > s.place AND e.published_at <= s.wake_at AND e.expires_at > {now}
+     WHERE run.tenant = '' AND s.status = 'waiting' AND s.event_key = '' AND e.topic = s.topic
+       AND e.seq > s.place AND e.published_at <= s.wake_at AND e.expires_at > {now}
      ORDER BY e.seq LIMIT 1)
     UNION ALL
     (SELECT e.seq, e.payload FROM {schema}.events e
-     WHERE s.status = 'waiting' AND e.key = s.event_key AND e.key <> '' AND e.topic = s.topic AND e.seq > s.place AND e.published_at <= s.wake_at AND e.expires_at > {now}
+     WHERE run.tenant = '' AND s.status = 'waiting' AND e.key = s.event_key AND e.key <> '' AND e.topic = s.topic
+       AND e.seq > s.place AND e.published_at <= s.wake_at AND e.expires_at > {now}
      ORDER BY e.seq LIMIT 1)
+    UNION ALL
+    (SELECT e.seq, e.payload FROM unnest(ARRAY['', run.tenant]) t, LATERAL (SELECT e.seq, e.payload FROM {schema}.events e
+       WHERE run.tenant <> '' AND s.status = 'waiting' AND s.event_key = '' AND e.topic = s.topic AND e.tenant = t
+         AND e.seq > s.place AND e.published_at <= s.wake_at AND e.expires_at > {now}
+       ORDER BY e.seq LIMIT 1) e)
+    UNION ALL
+    (SELECT e.seq, e.payload FROM unnest(ARRAY['', run.tenant]) t, LATERAL (SELECT e.seq, e.payload FROM {schema}.events e
+       WHERE run.tenant <> '' AND s.status = 'waiting' AND e.key = s.event_key AND e.key <> '' AND e.topic = s.topic AND e.tenant = t
+         AND e.seq > s.place AND e.published_at <= s.wake_at AND e.expires_at > {now}
+       ORDER BY e.seq LIMIT 1) e)
+    ORDER BY 1 LIMIT 1
   ) e ON true
 ), stands AS (
   SELECT ord, id, name, status = 'waiting' AND (seq IS NOT NULL OR wake_at <= {now}) AS over,
@@ -109,14 +138,17 @@ WHERE w.id {of_u}
 RETURNING u.ord, w.state = 'ready', w.run_at, w.queue, w.tenant, w.priority
 
 -- name: pending_event
--- $1 topic, $2 key, $3 place
-SELECT EXISTS (SELECT FROM {schema}.events e WHERE $2::text = '' AND e.topic = $1 AND e.seq > $3::bigint AND e.expires_at > {now})
-  OR EXISTS (SELECT FROM {schema}.events e WHERE e.key <> '' AND e.key = $2 AND e.topic = $1 AND e.seq > $3 AND e.expires_at > {now})
+-- $1 topic, $2 key, $3 place, $4 the run's tenant
+SELECT EXISTS (SELECT FROM {schema}.events e WHERE $4::text = '' AND $2::text = '' AND e.topic = $1 AND e.seq > $3::bigint AND e.expires_at > {now})
+  OR EXISTS (SELECT FROM {schema}.events e WHERE $4 = '' AND e.key <> '' AND e.key = $2 AND e.topic = $1 AND e.seq > $3 AND e.expires_at > {now})
+  OR EXISTS (SELECT FROM {schema}.events e WHERE $4 <> '' AND $2 = '' AND e.topic = $1 AND e.tenant = ANY (ARRAY['', $4]) AND e.seq > $3 AND e.expires_at > {now})
+  OR EXISTS (SELECT FROM {schema}.events e WHERE $4 <> '' AND e.key <> '' AND e.key = $2 AND e.topic = $1 AND e.tenant = ANY (ARRAY['', $4])
+    AND e.seq > $3 AND e.expires_at > {now})
 
 -- name: list_events
--- $1 topic or '', $2 key or '', $3 before, $4 limit
-SELECT seq, id, topic, key, payload, run_id, published_by, published_at, expires_at FROM {schema}.events e
-WHERE ($1::text = '' OR topic = $1) AND ($2::text = '' OR key = $2) AND seq < $3::bigint AND expires_at > {now}
+-- $1 topic or '', $2 key or '', $3 before, $4 limit, $5 tenant or ''
+SELECT seq, id, topic, key, payload, run_id, published_by, published_at, expires_at, tenant FROM {schema}.events e
+WHERE ($1::text = '' OR topic = $1) AND ($2::text = '' OR key = $2) AND ($5::text = '' OR tenant = $5) AND seq < $3::bigint AND expires_at > {now}
 ORDER BY seq DESC LIMIT $4
 
 -- name: purge_events

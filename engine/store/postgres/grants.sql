@@ -7,10 +7,13 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON {schema}.waiting, {schema}.running, {sch
   {schema}.events, {schema}.invocations, {schema}.invokers, {schema}.logs, {schema}.openings, {schema}.rates, {schema}.pauses TO {role};
 GRANT SELECT, INSERT, DELETE ON {schema}.audit TO {role};
 GRANT USAGE ON SEQUENCE {schema}.step_ordinal TO {role};
-GRANT EXECUTE ON FUNCTION {schema}.extend(integer), {schema}.drop_expired(timestamptz) TO {role};
+GRANT EXECUTE ON FUNCTION {schema}.extend(integer), {schema}.drop_expired(timestamptz),
+  {schema}.publish(text, text, text, text, interval, text, uuid), {schema}.publish(text, json, text, text, interval, text, uuid),
+  {schema}.publish(text, jsonb, text, text, interval, text, uuid), {schema}.publish_now(text, text, text, text, interval, text, uuid) TO {role};
 
 -- define: grants_enqueuer
--- What a process that only enqueues needs. It reads no inputs, outputs or steps.
+-- What a process that only enqueues and publishes needs. It reads no inputs,
+-- outputs, steps or events.
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON {schema}.schema_version TO {role};
 GRANT INSERT ON {schema}.waiting, {schema}.live_keys, {schema}.inputs TO {role};
@@ -18,3 +21,5 @@ GRANT SELECT (id, job, tenant, key, state, run_at, claims) ON {schema}.waiting T
 GRANT SELECT (id, job, tenant, key, claims) ON {schema}.running TO {role};
 GRANT SELECT (id, state, claims) ON {schema}.finished TO {role};
 GRANT SELECT ON {schema}.live_keys TO {role};
+GRANT EXECUTE ON FUNCTION {schema}.publish(text, text, text, text, interval, text, uuid), {schema}.publish(text, json, text, text, interval, text, uuid),
+  {schema}.publish(text, jsonb, text, text, interval, text, uuid), {schema}.publish_now(text, text, text, text, interval, text, uuid) TO {role};

@@ -273,6 +273,48 @@ func TestRolesHaveTheLeastPrivilege(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// The enqueuer publishes, by the store and by SQL, and does nothing else about events.
+	if err := w.Register(ctx, store.RegisterParams{ID: "w", Lease: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	waiter := parkable(t, w, idAt(time.Now(), 900), store.WaitParams{Topic: "t", FromNow: true})
+	if _, err := w.Settle(ctx, []store.SettleParams{waiter}); err != nil {
+		t.Fatal(err)
+	}
+	told := store.EventParams{ID: idAt(time.Now(), 901), Topic: "t", Key: "k", Tenant: "acme", Payload: []byte("7"), Keep: time.Hour, By: "e"}
+	pub, err := e.Publish(ctx, []store.EventParams{told})
+	if err != nil || pub[0].Woken != 1 || pub[0].Seq == 0 || pub[0].Deduped {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if again, err := e.Publish(ctx, []store.EventParams{told, told}); err != nil || !again[0].Deduped || again[1].Seq != pub[0].Seq || !again[1].At.Equal(pub[0].At) {
+		t.Fatalf("%+v, %v", again, err)
+	}
+	_, err = e.Publish(ctx, []store.EventParams{{ID: idAt(time.Now(), 902), Topic: "t", Payload: []byte("{"), Keep: time.Hour}})
+	wantCode(t, err, job.CodeInvalid)
+	_, err = e.Publish(ctx, []store.EventParams{{ID: idAt(time.Now(), 903), Topic: "t", Payload: []byte("1"), Keep: time.Hour, Run: r.ID}})
+	wantCode(t, err, job.CodeDatabaseDenied) // in no run's name
+	events, err := w.ListEvents(ctx, store.ListEventsParams{})
+	if err != nil || len(events) != 1 || events[0].By != "e" || events[0].Tenant != "acme" || events[0].Key != "k" || events[0].Run != "" {
+		t.Fatalf("%+v, %v", events, err)
+	}
+	_, err = e.ListEvents(ctx, store.ListEventsParams{})
+	wantCode(t, err, job.CodeDatabaseDenied)
+	_, err = e.PurgeEvents(ctx, 1)
+	wantCode(t, err, job.CodeDatabaseDenied)
+	connected(t, ecfg.URL, func(c *pgx.Conn) {
+		if _, err := c.Exec(ctx, cfg.dialect().fill("SELECT {schema}.publish('t', '8')")); err != nil {
+			t.Fatal(err)
+		}
+		for _, sql := range []string{
+			"SELECT * FROM {schema}.publishing", "INSERT INTO {schema}.events (id, topic, key, payload, published_by, published_at, expires_at) VALUES (gen_random_uuid(), 't', '', '', '', now(), now())",
+			"SELECT {schema}.add_event(gen_random_uuid(), 't', '', '', '1', 'x', 1)", "SELECT {schema}.event_problem('t', '1', '', '', NULL, '')",
+			"UPDATE {schema}.waiting SET topic = NULL", "UPDATE {schema}.steps SET output = '1'", "DELETE FROM {schema}.events",
+		} {
+			if _, err := c.Exec(ctx, cfg.dialect().fill(sql)); sqlState(err) != "42501" {
+				t.Errorf("%s: %v", sql, err)
+			}
+		}
+	})
 	// Neither may change the schema.
 	m, err := OpenMigrator(wcfg)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -31,6 +32,8 @@ type Store struct {
 	weeks  weekly
 	bounds store.StatsBounds
 	once   sync.Once
+
+	onlyPublishes atomic.Bool // the role may publish, but not write events itself
 }
 
 var _ store.Store = (*Store)(nil)

@@ -9,22 +9,26 @@ import (
 )
 
 var (
-	qInsertEvent   = named("insert_event")
-	qEventByID     = named("event_by_id")
-	qForgetExpired = named("forget_expired_event")
-	qWaiters       = named("waiters")
-	qReadyRun      = named("ready_run")
-	qEndWaitOf     = named("end_wait_of")
-	qEndWait       = named("end_wait")
-	qPlaceWait     = named("place_wait")
-	qParkForEvent  = named("park_for_event")
-	qLastOfTopic   = named("last_of_topic")
-	qEndedWait     = named("ended_wait")
-	qNextOfTopic   = named("next_of_topic")
-	qNextOfKey     = named("next_of_key")
-	qListEvents    = named("list_events")
-	qListTopic     = named("list_topic")
-	qPurgeEvents   = named("purge_events")
+	qInsertEvent        = named("insert_event")
+	qEventByID          = named("event_by_id")
+	qForgetExpired      = named("forget_expired_event")
+	qWaiters            = named("waiters")
+	qTenantsWaiters     = named("tenants_waiters")
+	qTenantOf           = named("tenant_of")
+	qReadyRun           = named("ready_run")
+	qEndWaitOf          = named("end_wait_of")
+	qEndWait            = named("end_wait")
+	qPlaceWait          = named("place_wait")
+	qParkForEvent       = named("park_for_event")
+	qLastOfTopic        = named("last_of_topic")
+	qEndedWait          = named("ended_wait")
+	qNextOfTopic        = named("next_of_topic")
+	qNextOfKey          = named("next_of_key")
+	qTenantsNextOfTopic = named("tenants_next_of_topic")
+	qTenantsNextOfKey   = named("tenants_next_of_key")
+	qListEvents         = named("list_events")
+	qListTopic          = named("list_topic")
+	qPurgeEvents        = named("purge_events")
 )
 
 // Publish implements store.Events.
@@ -96,6 +100,7 @@ func (t *tx) publishOne(p *store.EventParams) (store.EventResult, error) {
 	q.text(p.By)
 	q.int(t.now)
 	q.int(t.now + max(p.Keep.Milliseconds(), 1))
+	q.text(p.Tenant)
 	if err := q.exec(); err != nil {
 		return store.EventResult{}, err
 	}
@@ -122,10 +127,17 @@ func (t *tx) wakeWaiters(p *store.EventParams, seq int64) (int, error) {
 		queue string
 	}
 	var waiters []waiter
-	q := t.use(qWaiters)
+	st := qWaiters
+	if p.Tenant != "" {
+		st = qTenantsWaiters
+	}
+	q := t.use(st)
 	q.text(p.Topic)
 	q.text(p.Key)
 	q.int(t.now)
+	if p.Tenant != "" {
+		q.text(p.Tenant)
+	}
 	for q.step() {
 		waiters = append(waiters, waiter{q.colInt(0), q.colText(1)})
 	}
@@ -183,7 +195,11 @@ func (t *tx) wait(run int64, p *store.StepParams, out *store.StepResult) error {
 		return err
 	}
 	until := t.wakeAt(p)
-	seq, payload, err := t.nextEvent(w, out.Place, until, t.now)
+	tenant, err := t.tenantOf(run)
+	if err != nil {
+		return err
+	}
+	seq, payload, err := t.nextEvent(nextParams{wait: w, tenant: tenant, place: out.Place, until: until, now: t.now})
 	switch {
 	case err != nil:
 		return err
@@ -217,20 +233,54 @@ func (t *tx) ended(run int64, name string) (out store.StepResult, ok bool, err e
 	return out, ok, q.end()
 }
 
-// nextEvent is the first event past a place that a wait takes, published no later
-// than until; 0 if there is none.
-func (c *conn) nextEvent(w *store.WaitParams, place, until, now int64) (seq int64, payload []byte, err error) {
-	st := qNextOfTopic
-	if w.Key != "" {
-		st = qNextOfKey
+func (t *tx) tenantOf(run int64) (tenant string, err error) {
+	q := t.use(qTenantOf)
+	q.int(run)
+	if q.step() {
+		tenant = q.colText(0)
+	}
+	return tenant, q.end()
+}
+
+// nextParams ask for the first event past a place that a wait of a tenant's run
+// takes, published no later than until.
+type nextParams struct {
+	wait              *store.WaitParams
+	tenant            string // "" is a run of none
+	place, until, now int64
+}
+
+// nextEvent answers 0 if there is none.
+func (c *conn) nextEvent(p nextParams) (seq int64, payload []byte, err error) {
+	if p.tenant == "" {
+		return c.nextOf(p, qNextOfTopic, qNextOfKey)
+	}
+	if seq, payload, err = c.nextOf(p, qTenantsNextOfTopic, qTenantsNextOfKey, p.tenant); err != nil {
+		return 0, nil, err
+	}
+	all, everybodys, err := c.nextOf(p, qTenantsNextOfTopic, qTenantsNextOfKey, "")
+	if all > 0 && (seq == 0 || all < seq) {
+		return all, everybodys, err
+	}
+	return seq, payload, err
+}
+
+// nextOf asks the statement for a topic or the one for a key.
+func (c *conn) nextOf(p nextParams, topic, key *statement, tenant ...string) (seq int64, payload []byte, err error) {
+	st := topic
+	if p.wait.Key != "" {
+		st = key
 	}
 	q := c.use(st)
-	q.text(w.Topic)
-	q.int(place)
-	q.int(until)
-	q.int(now)
-	if w.Key != "" {
-		q.text(w.Key)
+	q.text(p.wait.Topic)
+	q.int(p.place)
+	q.int(p.until)
+	q.int(p.now)
+	for _, t := range tenant {
+		q.text(t)
+	}
+	if p.wait.Key != "" {
+		q.text(p.wait.Key)
 	}
 	if q.step() {
 		seq, payload = q.colInt(0), q.colBlob(1)
@@ -252,13 +302,13 @@ func (t *tx) park(h *held, p *store.StepParams, out *store.StepResult) (ready bo
 }
 
 // PendingEvent implements store.Events.
-func (s *Store) PendingEvent(ctx context.Context, p store.WaitParams) (pending bool, err error) {
+func (s *Store) PendingEvent(ctx context.Context, tenant string, p store.WaitParams) (pending bool, err error) {
 	if p.FromNow {
 		return false, nil
 	}
 	now := s.cfg.Clock().UnixMilli()
 	err = s.read(ctx, func(c *conn) error {
-		seq, _, err := c.nextEvent(&p, p.After, now, now)
+		seq, _, err := c.nextEvent(nextParams{wait: &p, tenant: tenant, place: p.After, until: now, now: now})
 		pending = seq > 0
 		return err
 	})
@@ -282,6 +332,7 @@ func (s *Store) ListEvents(ctx context.Context, p store.ListEventsParams) (out [
 		q.text(p.Key)
 		q.int(now)
 		q.int(int64(p.Limit))
+		q.text(p.Tenant)
 		if p.Topic != "" {
 			q.text(p.Topic)
 		}
@@ -289,6 +340,7 @@ func (s *Store) ListEvents(ctx context.Context, p store.ListEventsParams) (out [
 			out = append(out, job.Event{
 				Seq: q.colInt(0), ID: formatUUID(q.s.ColumnRawBlob(1)), Topic: q.colText(2), Key: q.colText(3), Payload: q.colBlob(4),
 				Run: formatUUID(q.s.ColumnRawBlob(5)), By: q.colText(6), PublishedAt: q.colTime(7), ExpiresAt: q.colTime(8),
+				Tenant: q.colText(9),
 			})
 		}
 		return q.end()

@@ -1,7 +1,7 @@
 -- name: insert_event
--- ?1 id … ?8 expires_at, in the order of the columns. Nothing for an id that is there.
-INSERT INTO events (id, topic, key, payload, run, published_by, published_at, expires_at)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT DO NOTHING
+-- ?1 id … ?9 tenant, in the order of the columns. Nothing for an id that is there.
+INSERT INTO events (id, topic, key, payload, run, published_by, published_at, expires_at, tenant)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING
 
 -- name: event_by_id
 SELECT seq, published_at FROM events WHERE id = ?1
@@ -11,12 +11,30 @@ SELECT seq, published_at FROM events WHERE id = ?1
 DELETE FROM events WHERE id = ?1 AND expires_at <= ?2
 
 -- name: waiters
--- ?1 topic, ?2 key, ?3 now: the runs parked for such an event whose time is not over.
+-- ?1 topic, ?2 key, ?3 now: the runs parked for such an event of no tenant whose
+-- time is not over.
 SELECT seq, queue FROM runs INDEXED BY runs_topic
 WHERE topic IS NOT NULL AND topic = ?1 AND event_key = '' AND state = 'suspended' AND run_at >= ?3
 UNION ALL
 SELECT seq, queue FROM runs INDEXED BY runs_topic
 WHERE topic IS NOT NULL AND ?2 <> '' AND topic = ?1 AND event_key = ?2 AND state = 'suspended' AND run_at >= ?3
+
+-- name: tenants_waiters
+-- As waiters, for an event of the tenant ?4.
+SELECT seq, queue FROM runs INDEXED BY runs_topic
+WHERE topic IS NOT NULL AND topic = ?1 AND event_key = '' AND tenant = '' AND state = 'suspended' AND run_at >= ?3
+UNION ALL
+SELECT seq, queue FROM runs INDEXED BY runs_topic
+WHERE topic IS NOT NULL AND topic = ?1 AND event_key = '' AND tenant = ?4 AND state = 'suspended' AND run_at >= ?3
+UNION ALL
+SELECT seq, queue FROM runs INDEXED BY runs_topic
+WHERE topic IS NOT NULL AND ?2 <> '' AND topic = ?1 AND event_key = ?2 AND tenant = '' AND state = 'suspended' AND run_at >= ?3
+UNION ALL
+SELECT seq, queue FROM runs INDEXED BY runs_topic
+WHERE topic IS NOT NULL AND ?2 <> '' AND topic = ?1 AND event_key = ?2 AND tenant = ?4 AND state = 'suspended' AND run_at >= ?3
+
+-- name: tenant_of
+SELECT tenant FROM runs WHERE seq = ?1
 
 -- name: ready_run
 -- ?1 seq, ?2 now: a parked run has what it waited for.
@@ -47,24 +65,34 @@ UPDATE runs SET topic = ?2, event_key = ?3 WHERE seq = ?1
 SELECT coalesce(max(seq), 0) FROM events INDEXED BY events_topic WHERE topic = ?1
 
 -- name: next_of_topic
--- ?1 topic, ?2 place, ?3 latest time, ?4 now
+-- ?1 topic, ?2 place, ?3 latest time, ?4 now: for a run of no tenant.
 SELECT seq, payload FROM events INDEXED BY events_topic
 WHERE topic = ?1 AND seq > ?2 AND published_at <= ?3 AND expires_at > ?4 ORDER BY seq LIMIT 1
 
 -- name: next_of_key
--- ?1 topic, ?2 place, ?3 latest time, ?4 now, ?5 key
+-- as next_of_topic, ?5 key
 SELECT seq, payload FROM events INDEXED BY events_key
 WHERE key <> '' AND topic = ?1 AND key = ?5 AND seq > ?2 AND published_at <= ?3 AND expires_at > ?4 ORDER BY seq LIMIT 1
 
+-- name: tenants_next_of_topic
+-- As next_of_topic, ?5 tenant: the first of its events, however many others there are.
+SELECT seq, payload FROM events INDEXED BY events_tenant
+WHERE topic = ?1 AND tenant = ?5 AND seq > ?2 AND published_at <= ?3 AND expires_at > ?4 ORDER BY seq LIMIT 1
+
+-- name: tenants_next_of_key
+-- as tenants_next_of_topic, ?6 key
+SELECT seq, payload FROM events INDEXED BY events_tenant_key
+WHERE key <> '' AND topic = ?1 AND key = ?6 AND tenant = ?5 AND seq > ?2 AND published_at <= ?3 AND expires_at > ?4 ORDER BY seq LIMIT 1
+
 -- name: list_events
--- ?1 before, ?2 key or '', ?3 now, ?4 limit
-SELECT seq, id, topic, key, payload, run, published_by, published_at, expires_at FROM events
-WHERE seq < ?1 AND (?2 = '' OR key = ?2) AND expires_at > ?3 ORDER BY seq DESC LIMIT ?4
+-- ?1 before, ?2 key or '', ?3 now, ?4 limit, ?5 tenant or ''
+SELECT seq, id, topic, key, payload, run, published_by, published_at, expires_at, tenant FROM events
+WHERE seq < ?1 AND (?2 = '' OR key = ?2) AND (?5 = '' OR tenant = ?5) AND expires_at > ?3 ORDER BY seq DESC LIMIT ?4
 
 -- name: list_topic
--- as list_events, ?5 topic
-SELECT seq, id, topic, key, payload, run, published_by, published_at, expires_at FROM events INDEXED BY events_topic
-WHERE topic = ?5 AND seq < ?1 AND (?2 = '' OR key = ?2) AND expires_at > ?3 ORDER BY seq DESC LIMIT ?4
+-- as list_events, ?6 topic
+SELECT seq, id, topic, key, payload, run, published_by, published_at, expires_at, tenant FROM events INDEXED BY events_topic
+WHERE topic = ?6 AND seq < ?1 AND (?2 = '' OR key = ?2) AND (?5 = '' OR tenant = ?5) AND expires_at > ?3 ORDER BY seq DESC LIMIT ?4
 
 -- name: purge_events
 -- ?1 now, ?2 limit

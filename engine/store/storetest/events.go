@@ -89,7 +89,7 @@ var eventTests = []test{
 		r := e.start("w", store.EnqueueParams{})
 		payload := []byte("{\"s\":\"\\u0000\",\"n\":1e400}\x00\xff")
 		res := e.publish(
-			store.EventParams{Topic: "größe", Key: "k", Payload: payload, Keep: time.Minute, Run: r.ID, By: "ann"},
+			store.EventParams{Topic: "größe", Key: "k", Tenant: "t", Payload: payload, Keep: time.Minute, Run: r.ID, By: "ann"},
 			store.EventParams{Topic: "paid", Payload: []byte(`null`)},
 		)
 		if res[0].Seq == 0 || res[1].Seq <= res[0].Seq || res[0].Deduped || res[0].Woken != 0 {
@@ -108,13 +108,13 @@ var eventTests = []test{
 			e.Fatalf("events %+v", all)
 		}
 		want := job.Event{
-			Seq: res[0].Seq, ID: all[1].ID, Topic: "größe", Key: "k", Payload: payload, Run: r.ID, By: "ann",
+			Seq: res[0].Seq, ID: all[1].ID, Topic: "größe", Key: "k", Tenant: "t", Payload: payload, Run: r.ID, By: "ann",
 			PublishedAt: res[0].At, ExpiresAt: res[0].At.Add(time.Minute),
 		}
 		if d := cmp.Diff(want, all[1]); d != "" {
 			e.Fatalf("event (-want +got):\n%s", d)
 		}
-		for _, p := range []store.ListEventsParams{{Topic: "größe"}, {Key: "k"}, {Before: res[1].Seq}} {
+		for _, p := range []store.ListEventsParams{{Topic: "größe"}, {Key: "k"}, {Tenant: "t"}, {Topic: "größe", Tenant: "t"}, {Before: res[1].Seq}} {
 			if evs := list(p); len(evs) != 1 || evs[0].Seq != res[0].Seq {
 				e.Errorf("%+v lists %+v", p, evs)
 			}
@@ -236,6 +236,89 @@ var eventTests = []test{
 		e.publish(store.EventParams{Topic: "due", Key: "b"})
 		want("any", "a", "other")
 	}},
+	{"an event and a run of two tenants never meet", func(e *env) {
+		e.register("w")
+		tenants := []string{"", "a", "b"}
+		park := func(key string) map[string]string {
+			runs := map[string]string{}
+			for _, tenant := range tenants {
+				runs[tenant] = e.add(store.EnqueueParams{Tenant: tenant})
+				e.park(e.claimOne("w"), waitFor("w", time.Hour, store.WaitParams{Key: key, FromNow: true}))
+			}
+			return runs
+		}
+		for _, key := range []string{"", "k"} {
+			for _, tenant := range tenants {
+				runs := park(key)
+				woken := 0
+				for _, of := range tenants {
+					if tenant == "" || of == "" || of == tenant {
+						woken++
+					}
+				}
+				if res := e.publish(store.EventParams{Key: "k", Tenant: tenant}); res[0].Woken != woken {
+					e.Errorf("an event of %q woke %d, want %d", tenant, res[0].Woken, woken)
+				}
+				for of, run := range runs {
+					want := job.Suspended
+					if tenant == "" || of == "" || of == tenant {
+						want = job.Ready
+					}
+					if got := e.get(run).State; got != want {
+						e.Errorf("an event of %q, key %q: the run of %q is %s, want %s", tenant, key, of, got, want)
+					}
+					if _, err := e.db.Cancel(e.ctx, store.CancelParams{ID: run}); err != nil {
+						e.Fatal(err)
+					}
+				}
+			}
+		}
+		// The same of what was published before a wait that goes on from a place.
+		place := e.publish(store.EventParams{Topic: "none"})[0].Seq
+		for _, of := range []string{"b", "a", "", "a"} {
+			e.publish(store.EventParams{Key: "k", Tenant: of, Payload: []byte(`"` + of + `"`)})
+		}
+		for _, key := range []string{"", "k"} {
+			for of, want := range map[string][]string{"": {`"b"`, `"a"`, `""`, `"a"`}, "a": {`"a"`, `""`, `"a"`}, "b": {`"b"`, `""`}, "c": {`""`}} {
+				id := e.add(store.EnqueueParams{Tenant: of})
+				r := e.claimOne("w")
+				next := store.WaitParams{Topic: "paid", Key: key, After: place}
+				for i, payload := range want {
+					if pending, err := e.db.PendingEvent(e.ctx, of, next); err != nil || !pending {
+						e.Errorf("pending of %q: %v, %v", of, pending, err)
+					}
+					st := with(waitFor(fmt.Sprint("w", i), time.Hour, next), r)
+					if i%2 == 1 { // as a park does
+						e.park(r, &st)
+						r = e.claimOne("w")
+					} else {
+						e.saveStep(st)
+					}
+					next.After = e.wantRecord(id, st.Name, job.StepCompleted, payload).Place
+				}
+				if pending, err := e.db.PendingEvent(e.ctx, of, next); err != nil || pending {
+					e.Errorf("after all of %q: %v, %v", of, pending, err)
+				}
+				e.park(r, waitFor("last", time.Hour, next))
+				e.wantState(id, job.Suspended)
+				if _, err := e.db.Cancel(e.ctx, store.CancelParams{ID: id}); err != nil {
+					e.Fatal(err)
+				}
+			}
+		}
+		events, err := e.db.ListEvents(e.ctx, store.ListEventsParams{Tenant: "b"})
+		if err != nil {
+			e.Fatal(err)
+		}
+		for _, ev := range events {
+			if ev.Tenant != "b" {
+				e.Errorf("listed %+v", ev)
+			}
+		}
+		if len(events) != 3 {
+			e.Errorf("listed %d events of b", len(events))
+		}
+	}},
 	// (P12)
 	{"an event from before the first wait does not count", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
@@ -252,7 +335,7 @@ var eventTests = []test{
 			got := e.claimOne("w")
 			rec := e.wantRecord(r.ID, name, job.StepCompleted, fmt.Sprint(i+1))
 			next := store.WaitParams{Topic: "paid", After: rec.Place}
-			pending, err := e.db.PendingEvent(e.ctx, next)
+			pending, err := e.db.PendingEvent(e.ctx, "", next)
 			if err != nil || pending != (i < 2) {
 				e.Fatalf("pending after %q: %v, %v", name, pending, err)
 			}

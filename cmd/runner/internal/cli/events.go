@@ -20,7 +20,9 @@ func newEvents(e *env) *cobra.Command {
 		Long: `An event is a payload on a topic, with a key that says what it is about. A run that
 waits for the topic (and for the key, if it names one) goes on in the commit that
 publishes the event, which is its wait's answer. Events are kept, for a week unless
---keep says otherwise, for waits of a run that go on where an earlier one ended.`,
+--keep says otherwise, for waits of a run that go on where an earlier one ended.
+
+A run gets the events of its own tenant and those of none; a run of no tenant gets all.`,
 		Example: `  runner events publish approval --key order-1042 --data '{"approved":true}'
   runner events ls --topic approval`,
 		GroupID: groupOperate,
@@ -34,6 +36,7 @@ type eventView struct {
 	ID          string          `json:"id"`
 	Topic       string          `json:"topic"`
 	Key         string          `json:"key,omitempty"`
+	Tenant      string          `json:"tenant,omitempty"`
 	Data        json.RawMessage `json:"data,omitempty"`
 	Run         string          `json:"run,omitempty"`
 	By          string          `json:"by,omitempty"`
@@ -61,6 +64,7 @@ ready in the same commit, and goes on when a worker takes it.
 With --id, publishing again after an answer that was lost publishes nothing.`,
 		Example: `  runner events publish approval --key order-1042 --data '{"approved":true}'
   runner events publish rates-changed --data @rates.json --keep 1h
+  runner events publish paid --tenant acme --key inv-7
   echo '{"paid":true}' | runner events publish paid --key inv-7 --data -`,
 		Args: cobra.ExactArgs(1),
 	}
@@ -68,6 +72,7 @@ With --id, publishing again after an answer that was lost publishes nothing.`,
 	e.jsonFlag(cmd)
 	f := cmd.Flags()
 	f.StringVar(&ev.Key, "key", "", "what the event is about; waits with another key do not get it")
+	f.StringVar(&ev.Tenant, "tenant", "", "whose runs get it, besides those of no tenant (default everybody's)")
 	f.StringVar(&data, "data", "", "the payload: JSON, @FILE, or - for stdin (default null)")
 	f.StringVar(&ev.ID, "id", "", "the event's id, a UUID; one that was published before publishes nothing")
 	durationVar(f, &ev.Keep, "keep", job.DefaultEventKeep, "how long it is kept, as in 1h or 30d")
@@ -118,6 +123,7 @@ number of a page gives the next.`,
 	f := cmd.Flags()
 	f.StringVar(&p.Topic, "topic", "", "only events on this topic")
 	f.StringVar(&p.Key, "key", "", "only events with this key")
+	f.StringVar(&p.Tenant, "tenant", "", "only events of this tenant")
 	f.Int64Var(&p.Before, "before", 0, "only events older than the one of this number")
 	f.IntVar(&p.Limit, "limit", 100, "events to list, at most 1000")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -130,7 +136,7 @@ number of a page gives the next.`,
 				views := make([]eventView, 0, len(events))
 				for _, ev := range events {
 					views = append(views, eventView{
-						Seq: ev.Seq, ID: ev.ID, Topic: ev.Topic, Key: ev.Key, Data: redact(ev.Payload), Run: ev.Run, By: ev.By,
+						Seq: ev.Seq, ID: ev.ID, Topic: ev.Topic, Key: ev.Key, Tenant: ev.Tenant, Data: redact(ev.Payload), Run: ev.Run, By: ev.By,
 						PublishedAt: ev.PublishedAt, ExpiresAt: ev.ExpiresAt,
 					})
 				}
@@ -140,9 +146,9 @@ number of a page gives the next.`,
 			if err != nil {
 				return err
 			}
-			t := table{head: []string{"NUMBER", "TOPIC", "KEY", "AGE", "EXPIRES", "BY", "DATA"}}
+			t := table{head: []string{"NUMBER", "TOPIC", "KEY", "TENANT", "AGE", "EXPIRES", "BY", "DATA"}}
 			for _, ev := range events {
-				t.row(fmt.Sprint(ev.Seq), ev.Topic, ev.Key, ago(now, ev.PublishedAt), ago(now, ev.ExpiresAt), ev.By, cut(string(redact(ev.Payload))))
+				t.row(fmt.Sprint(ev.Seq), ev.Topic, ev.Key, ev.Tenant, ago(now, ev.PublishedAt), ago(now, ev.ExpiresAt), ev.By, cut(string(redact(ev.Payload))))
 			}
 			t.print(e.Stdout, e.out, func(_ int, text string) string { return text })
 			if len(events) == p.Limit && len(events) > 0 {

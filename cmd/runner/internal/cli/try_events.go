@@ -17,10 +17,11 @@ import (
 
 // eventLine is a line of the file that --events names.
 type eventLine struct {
-	After string          `json:"after"`
-	Topic string          `json:"topic"`
-	Key   string          `json:"key"`
-	Data  json.RawMessage `json:"data"`
+	After  string          `json:"after"`
+	Topic  string          `json:"topic"`
+	Key    string          `json:"key"`
+	Tenant string          `json:"tenant"`
+	Data   json.RawMessage `json:"data"`
 }
 
 // readEvents reads a file of events to come, one a line. Empty lines are passed
@@ -77,5 +78,5 @@ func readEvent(line []byte) (app.TryEvent, error) {
 	if after < 0 || l.Topic == "" {
 		return app.TryEvent{}, fmt.Errorf("an event has a topic, and comes after the run was enqueued")
 	}
-	return app.TryEvent{After: after, Event: engine.Event{Topic: l.Topic, Key: l.Key, Payload: l.Data, By: "try"}}, nil
+	return app.TryEvent{After: after, Event: engine.Event{Topic: l.Topic, Key: l.Key, Tenant: l.Tenant, Payload: l.Data, By: "try"}}, nil
 }

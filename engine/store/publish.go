@@ -1,0 +1,74 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/abi/wire"
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// MaxEventKeep is how long an event can be kept: ten years catches a unit mistake.
+const MaxEventKeep = abi.MaxSleep
+
+// PublishParams ask for an event, at whatever door: the client's, a transaction's,
+// an outbox's.
+type PublishParams struct {
+	Topic string
+	// Key says what it is about, as an order's number; it may be empty.
+	Key string
+	// Tenant is whose runs get it, besides those of no tenant; "" is everybody's.
+	Tenant  string
+	Payload []byte // JSON; empty is null
+	// ID is a canonical lower-case UUID. An event of an id that was published
+	// before publishes nothing. Empty: one is made.
+	ID string
+	// Keep is how long waits that begin later may find it, and it is listed; 0 is
+	// job.DefaultEventKeep. At most MaxEventKeep.
+	Keep time.Duration
+	By   string // records who publishes; it confers nothing
+}
+
+// Event is what p asks for with its defaults written out, but for an ID that is
+// not said. Errors: X_INVALID. Whether the ID is one is for others to check.
+func (p PublishParams) Event() (EventParams, error) {
+	invalid := func(format string, args ...any) (EventParams, error) {
+		return EventParams{}, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	if _, err := wire.Name(abi.FuncPublish, []byte(p.Topic)); err != nil {
+		return invalid("the topic %q is none: it has 1 to %d bytes of UTF-8, without control characters", head(p.Topic), abi.MaxName)
+	}
+	if _, err := wire.Key(abi.FuncPublish, []byte(p.Key)); err != nil {
+		return invalid("the key %q is none: it has at most %d bytes of UTF-8, without control characters", head(p.Key), abi.MaxName)
+	}
+	if len(p.Payload) == 0 {
+		p.Payload = []byte("null")
+	}
+	if err := wire.CheckJSON(p.Payload, abi.MaxInput); err != nil {
+		return invalid("the payload for %q is refused: %v", p.Topic, err)
+	}
+	if p.Keep == 0 {
+		p.Keep = job.DefaultEventKeep
+	}
+	if p.Keep < time.Millisecond || p.Keep > MaxEventKeep {
+		return invalid("an event cannot be kept for %v; 1ms to ten years it can", p.Keep)
+	}
+	if len(p.Tenant) > job.MaxTenant || !utf8.ValidString(p.Tenant) || strings.ContainsRune(p.Tenant, 0) {
+		return invalid("the tenant %q is not UTF-8 without NUL of at most %d bytes", head(p.Tenant), job.MaxTenant)
+	}
+	if len(p.By) > job.MaxTenant || !utf8.ValidString(p.By) || strings.ContainsRune(p.By, 0) {
+		return invalid("who publishes is no text of at most %d bytes", job.MaxTenant)
+	}
+	return EventParams{ID: p.ID, Topic: p.Topic, Key: p.Key, Tenant: p.Tenant, Payload: p.Payload, Keep: p.Keep, By: p.By}, nil
+}
+
+// head is s for a message.
+func head(s string) string {
+	if len(s) > 64 {
+		return s[:64] + "…"
+	}
+	return s
+}

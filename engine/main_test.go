@@ -8,25 +8,23 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/internal/enginetest"
+	"github.com/jobrunner/runner/engine/internal/leaktest"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/postgres"
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		if server != nil {
-			if err := server.Stop(); err != nil {
-				_, _ = fmt.Fprintln(os.Stderr, err)
-				code = 1
-			}
+	code := leaktest.Main(m)
+	if server != nil {
+		if err := server.Stop(); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			code = 1
 		}
-		os.Exit(code)
-	}))
+	}
+	os.Exit(code)
 }
 
 // server is started by the first example.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wasmasm"
@@ -133,6 +134,9 @@ func newHost(t testing.TB, c Config) *Host {
 	if c.Logger == nil {
 		c.Logger = quiet
 	}
+	if c.InitTimeout == 0 {
+		c.InitTimeout = time.Hour // a busy machine is not to change what is tested
+	}
 	h, err := New(context.Background(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -162,6 +166,20 @@ func settled(h *Host) Stats {
 	for {
 		if s := h.Stats(); s.Instances.Out == 0 && s.Instances.Waiting == 0 {
 			return s
+		}
+		runtime.Gosched()
+	}
+}
+
+// freed waits until no module is loaded: the last instance of one may still be
+// being reset.
+func freed(h *Host) {
+	for {
+		h.modules.mu.Lock()
+		n := len(h.modules.entries)
+		h.modules.mu.Unlock()
+		if n == 0 {
+			return
 		}
 		runtime.Gosched()
 	}

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"context"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -10,16 +11,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/deploy"
 	"github.com/jobrunner/runner/engine/internal/enginetest"
+	"github.com/jobrunner/runner/engine/internal/leaktest"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 func guest(name string) *enginetest.Guest {
 	return &enginetest.Guest{Name: name, Handlers: map[string]enginetest.Handler{"job": nil}}

@@ -1,12 +1,10 @@
 package outbox_test
 
 import (
-	"fmt"
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/jobrunner/runner/engine/internal/leaktest"
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
@@ -14,10 +12,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envVictim) != "" {
 		os.Exit(victim())
 	}
-	code := pgtest.Main(m)
-	if err := goleak.Find(); err != nil && code == 0 {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	os.Exit(leaktest.Main(onServer{m}))
 }
+
+// onServer runs tests that share a server.
+type onServer struct{ *testing.M }
+
+func (m onServer) Run() int { return pgtest.Main(m.M) }

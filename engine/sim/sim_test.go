@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"slices"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/jobrunner/runner/engine/internal/leaktest"
 	"github.com/jobrunner/runner/engine/job"
 )
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	// One thread leaves the order of goroutines to the runtime's queue, which is
 	// nearly always the same.
 	runtime.GOMAXPROCS(1)
-	goleak.VerifyTestMain(m)
+	os.Exit(leaktest.Main(m))
 }
 
 // TestWhateverOrderKeepsEveryPromise simulates seeds.

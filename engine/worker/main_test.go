@@ -2,14 +2,14 @@ package worker_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/jobrunner/runner/engine/deploy"
 	"github.com/jobrunner/runner/engine/internal/enginetest"
+	"github.com/jobrunner/runner/engine/internal/leaktest"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/queue"
@@ -17,7 +17,7 @@ import (
 	"github.com/jobrunner/runner/engine/worker"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
 // handlers are a guest's, by name.
 type handlers = map[string]enginetest.Handler

@@ -1,10 +1,12 @@
 package capability
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -133,9 +135,7 @@ func TestHeadersOfTheConnectionAreTheHosts(t *testing.T) {
 }
 
 func TestAFailedRequestDoesNotRepeatTheURL(t *testing.T) {
-	srv := httptest.NewServer(http.NotFoundHandler())
-	url := srv.URL
-	srv.Close() // nobody listens any more
+	url := raw(t, func(net.Conn, *bufio.Reader) {}) // hangs up
 	s := grant(t, Config{}, Grants{HTTP: []string{url + "/*"}})
 	_, _, err := s.Fetch(t.Context(), get(url+"/path?token=sesame"), nil)
 	if got := refusal(t, err); got != abi.CodeFailed || strings.Contains(err.Error(), "sesame") {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -27,6 +28,13 @@ func eachMode(t *testing.T, do func(t *testing.T, m Mode)) {
 	for _, m := range modes() {
 		t.Run(m.String(), func(t *testing.T) { do(t, m) })
 	}
+}
+
+// eachModeInItsOwnTime is eachMode on a clock that stands still.
+func eachModeInItsOwnTime(t *testing.T, do func(t *testing.T, m Mode)) {
+	eachMode(t, func(t *testing.T, m Mode) {
+		synctest.Test(t, func(t *testing.T) { do(t, m) })
+	})
 }
 
 func TestNothingOfAnAttemptIsLeftForTheNext(t *testing.T) {
@@ -221,7 +229,7 @@ func TestThePoolHandsOutTheLastReturned(t *testing.T) {
 }
 
 func TestTrimTakesPagesThenInstances(t *testing.T) {
-	eachMode(t, func(t *testing.T, m Mode) {
+	eachModeInItsOwnTime(t, func(t *testing.T, m Mode) {
 		if m == Fresh {
 			return
 		}

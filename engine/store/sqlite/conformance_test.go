@@ -74,25 +74,23 @@ func TestCountsStop(t *testing.T) {
 	})
 }
 
-// A fixed seed that every store runs, and one of today's.
 func TestRandom(t *testing.T) {
-	for _, seed := range []uint64{1, uint64(time.Now().UnixNano())} {
+	for _, seed := range []uint64{*seed, *seed + 1} {
 		storetest.Random(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 1500)
 	}
 }
 
 func TestHammer(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
 	t.Run("memory", func(t *testing.T) {
-		storetest.Hammer(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 200)
+		storetest.Hammer(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, *seed, 200)
 	})
 	t.Run("file", func(t *testing.T) {
-		storetest.Hammer(t, func(tb testing.TB) storetest.DB { return openTest(tb, filepath.Join(tb.TempDir(), "runs.db")) }, seed, 200)
+		storetest.Hammer(t, func(tb testing.TB) storetest.DB { return openTest(tb, filepath.Join(tb.TempDir(), "runs.db")) }, *seed, 200)
 	})
 }
 
 func TestRandomLimits(t *testing.T) {
-	for _, seed := range []uint64{1, 2, uint64(time.Now().UnixNano())} {
+	for _, seed := range []uint64{*seed, *seed + 1, *seed + 2} {
 		storetest.RandomLimits(t, func(tb testing.TB) storetest.DB { return openTest(tb, Memory) }, seed, 3000)
 	}
 }
@@ -103,5 +101,5 @@ func TestHammerLimits(t *testing.T) {
 	stores := []store.Store{
 		open(t, Config{Path: path, Clock: clock.Now}), open(t, Config{Path: path, Clock: clock.Now}),
 	}
-	storetest.HammerLimits(t, stores, clock.Advance, uint64(time.Now().UnixNano()), 300)
+	storetest.HammerLimits(t, stores, clock.Advance, *seed, 300)
 }

@@ -47,7 +47,7 @@ func runChild(arg string) int {
 		return 1
 	}
 	worker := "w" + strconv.Itoa(os.Getpid())
-	if err := s.Register(ctx, store.RegisterParams{ID: worker, Lease: time.Minute, Alone: true}); err != nil {
+	if err := s.Register(ctx, store.RegisterParams{ID: worker, Lease: time.Hour, Alone: true}); err != nil {
 		fmt.Println("error", err)
 		return 1
 	}
@@ -204,7 +204,7 @@ func checkAnswered(t *testing.T, path string, answered map[string]map[string]str
 		}
 	}
 	// What the dead process held comes back as soon as another serves alone.
-	if err := s.Register(t.Context(), store.RegisterParams{ID: fmt.Sprint("check", time.Now().UnixNano()), Lease: time.Minute, Alone: true}); err != nil {
+	if err := s.Register(t.Context(), store.RegisterParams{ID: fmt.Sprint("check", time.Now().UnixNano()), Lease: time.Hour, Alone: true}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Reclaim(t.Context(), store.ReclaimParams{}); err != nil {

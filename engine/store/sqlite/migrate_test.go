@@ -119,13 +119,17 @@ func TestMigrateRefusesWhatIsNotItsOwn(t *testing.T) {
 	}
 }
 
+// patience is for a lock that others hold one after the other, each for as long as
+// the disk takes.
+const patience = time.Hour
+
 // Processes that start together on a new path all find one schema.
 func TestConcurrentCreation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "runs.db")
 	var wg sync.WaitGroup
 	for n := range 6 {
 		wg.Go(func() {
-			s, err := Open(t.Context(), Config{Path: path, Create: true})
+			s, err := Open(t.Context(), Config{Path: path, Create: true, BusyTimeout: patience})
 			if err != nil {
 				t.Error(err)
 				return
@@ -149,7 +153,7 @@ func TestCommandsComeAndGo(t *testing.T) {
 	for c := range commands {
 		wg.Go(func() {
 			for n := range writes {
-				s, err := Open(t.Context(), Config{Path: path, Create: true})
+				s, err := Open(t.Context(), Config{Path: path, Create: true, BusyTimeout: patience})
 				if err != nil {
 					t.Error(err)
 					return

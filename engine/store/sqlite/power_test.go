@@ -157,13 +157,7 @@ func (a answers) clone() answers {
 // At whatever moment the power fails, and whichever of the unsynced writes the
 // disk has kept by then: what was answered is there, and the database is whole.
 func TestAPowerCutLosesNothingAnswered(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	defer func() {
-		if t.Failed() {
-			t.Logf("seed %d", seed)
-		}
-	}()
-	p, name := newPower(seed)
+	p, name := newPower(*seed)
 	s := open(t, Config{Path: filepath.Join(t.TempDir(), "runs.db"), vfs: name})
 	// Checkpoints, which rewrite the database, come often.
 	err := s.w.do(t.Context(), func(tx *tx) error { return tx.db.WALAutoCheckpoint(30) })

@@ -18,7 +18,7 @@ func openSynced(t *testing.T, runs int) (*Store, *faults) {
 	for n := range runs {
 		enqueue(t, s, n)
 	}
-	if err := s.Register(t.Context(), store.RegisterParams{ID: "w", Lease: time.Minute}); err != nil {
+	if err := s.Register(t.Context(), store.RegisterParams{ID: "w", Lease: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	return s, f

@@ -7,8 +7,8 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// wakes subscribes and returns what to wait with: it ends the test when queue,
-// or "" for any, is not announced.
+// wakes subscribes and returns what to wait with until queue, or "" for any, is
+// announced.
 func (e *env) wakes() (next func(queue string), stop func()) {
 	got := make(chan string, 100)
 	stop = e.db.Wakes(func(queue string) {
@@ -20,13 +20,8 @@ func (e *env) wakes() (next func(queue string), stop func()) {
 	return func(queue string) {
 		e.Helper()
 		for {
-			select {
-			case q := <-got:
-				if q == queue || q == "" {
-					return
-				}
-			case <-time.After(10 * time.Second): // only when it has failed
-				e.Fatalf("no wake for %s", queue)
+			if q := <-got; q == queue || q == "" {
+				return
 			}
 		}
 	}, stop

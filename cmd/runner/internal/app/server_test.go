@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -21,7 +23,28 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		code = leaks()
+	}
+	os.Exit(code)
+}
+
+// leaks gives goroutines that are ending a minute, of which a busy machine may
+// need some.
+func leaks() (code int) {
+	for began := time.Now(); ; {
+		err := goleak.Find()
+		if err == nil {
+			return 0
+		}
+		if time.Since(began) > time.Minute {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+}
 
 // logged keeps what a server logs.
 type logged struct {

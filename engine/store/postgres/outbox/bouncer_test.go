@@ -113,11 +113,9 @@ func TestListeningIsProved(t *testing.T) {
 	d.listen.wait = 50 * time.Millisecond
 	stop := d.Wakes(func() { t.Error("a wake") })
 	defer stop()
-	for deadline := time.Now().Add(patience); d.listen.failed.Load() < 3; {
-		if time.Now().After(deadline) {
-			t.Fatal("it does not go on trying")
-		}
-		<-time.After(10 * time.Millisecond)
+	// It goes on trying. (On a busy machine a probe may not even be sent in time.)
+	for d.listen.failed.Load() < 3 || log.count("outbox.listen-unproven") == 0 {
+		time.Sleep(10 * time.Millisecond)
 	}
 	if n := log.count("outbox.listen-unproven"); n != 1 || d.Listening() {
 		t.Errorf("said %d times that wakes do not arrive, listening %v", n, d.Listening())

@@ -136,7 +136,8 @@ func (a *app) tx(f func(tx pgx.Tx)) {
 	}
 }
 
-const lease = 30 * time.Second
+// lease is the longest: one lapses when a test says so.
+const lease = time.Hour
 
 // claim claims for a relay, and fails on errors.
 func claim(tb testing.TB, d *DB, relay string, limit int) []store.Staged {

@@ -10,6 +10,8 @@ TIMEOUT     ?= 30m
 CHAOS_FOR   ?= 1m
 CHAOS_RUNS  ?= 1600
 CHAOS_SEED  ?= 0
+CHAOS_EVERY ?= 1s
+CHAOS_FLAGS ?=
 SEEDS       ?= 1000
 
 # demo and bench: sqlite, or postgres on a throwaway server of what is installed.
@@ -86,7 +88,7 @@ endif
 
 chaos: ## kill, pause, cut and crash a fleet for CHAOS_FOR (1m), then audit CHAOS_RUNS (1600)
 	$(GO) test ./cmd/runner/internal/chaostest -run Whatever -count=1 -v -timeout 0 \
-		-chaos.for=$(CHAOS_FOR) -chaos.runs=$(CHAOS_RUNS) -chaos.seed=$(CHAOS_SEED) -chaos.skew
+		-chaos.for=$(CHAOS_FOR) -chaos.runs=$(CHAOS_RUNS) -chaos.seed=$(CHAOS_SEED) -chaos.every=$(CHAOS_EVERY) -chaos.skew $(CHAOS_FLAGS)
 
 sim: ## simulate SEEDS (1000) fleets in virtual time; SEED=N replays one and prints its trail
 	$(GO) test -c -o $(BIN)/sim.test ./engine/sim

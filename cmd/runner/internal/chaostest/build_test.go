@@ -8,17 +8,33 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 const repository = "github.com/jobrunner/runner"
 
 // build builds the runner and the handler into dir. With skewed, the runner's
-// clock is RUNNER_TEST_SKEW seconds off.
-func build(t *testing.T, dir string, skewed bool) {
+// clock is RUNNER_TEST_SKEW seconds off. A plant is a bug that it has; "" is none.
+func build(t *testing.T, dir string, skewed bool, plant string) {
 	t.Helper()
 	args := []string{"build", "-trimpath", "-o", filepath.Join(dir, "runner")}
+	replaced := map[string]string{}
 	if skewed {
-		args = append(args, "-overlay", skewOverlay(t, dir))
+		skewedClock(t, dir, replaced)
+	}
+	if plant != "" {
+		planted(t, dir, plant, replaced)
+	}
+	if len(replaced) > 0 {
+		overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := filepath.Join(dir, "overlay.json")
+		if err := os.WriteFile(list, overlay, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "-overlay", list)
 	}
 	goBuild(t, []string{"CGO_ENABLED=0"}, append(args, repository+"/cmd/runner")...)
 	goBuild(t, []string{"CGO_ENABLED=0", "GOOS=wasip1", "GOARCH=wasm"}, "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w",
@@ -34,10 +50,10 @@ func goBuild(t *testing.T, env []string, args ...string) {
 	}
 }
 
-// skewOverlay is for `go build -overlay`: a package time whose Now is off by
-// what the environment says. The clock that durations are measured with stays
-// right, as it does on a machine whose date is wrong.
-func skewOverlay(t *testing.T, dir string) string {
+// skewedClock adds a package time whose Now is off by what the environment says.
+// The clock that durations are measured with stays right, as it does on a machine
+// whose date is wrong.
+func skewedClock(t *testing.T, dir string, replaced map[string]string) {
 	t.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -69,24 +85,17 @@ var skew = func() (sec int64) {
 }()
 `
 	skewed = strings.Replace(skewed, "import (\n", "import (\n\t\"syscall\"\n", 1)
-	replaced := filepath.Join(dir, "time.go")
-	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{file: replaced}})
-	if err != nil {
+	replaced[file] = filepath.Join(dir, "time.go")
+	if err := os.WriteFile(replaced[file], []byte(skewed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	list := filepath.Join(dir, "overlay.json")
-	for name, b := range map[string][]byte{replaced: []byte(skewed), list: overlay} {
-		if err := os.WriteFile(name, b, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return list
 }
 
-// writeManifest writes jobs.toml beside what was built.
-func writeManifest(t *testing.T, dir, effects string) string {
+// writeManifest writes the manifest of one process, and returns its path. The
+// process is told apart by the address that it has of the effects server.
+func writeManifest(t *testing.T, dir, name, effects string) string {
 	t.Helper()
-	file := filepath.Join(dir, "jobs.toml")
+	file := filepath.Join(dir, name+".toml")
 	text := fmt.Sprintf(`[runner]
 lease = %q
 drain = "2s"
@@ -96,14 +105,20 @@ workers = %d
 path = "guest.wasm"
 [modules.guest.allow]
 http = ["%s/*"]
-env = { EFFECTS = "%s/" }
-[jobs.effects]
+env = { EFFECTS = "%s/%s" }
+`, lease, slots, effects, effects, name)
+	for name, timeout := range map[string]time.Duration{"effects": 10 * time.Minute, "timed": tight} {
+		text += fmt.Sprintf(`
+[jobs.%s]
 module = "guest"
+handler = "effects"
 tenant = "{tenant}"
 key = "{run.id}"
+timeout = %q
 retry = { attempts = 1000, delay = "50ms", max_delay = "500ms" }
 retention = "30d"
-`, lease, slots, effects, effects)
+`, name, timeout)
+	}
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}

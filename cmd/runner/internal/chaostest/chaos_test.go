@@ -32,6 +32,8 @@ var (
 	chaosSeed = flag.Uint64("chaos.seed", 0, "the schedule to run; 0 is a new one")
 	chaosFor  = flag.Duration("chaos.for", 15*time.Second, "how long trouble lasts")
 	chaosRuns = flag.Int("chaos.runs", 400, "how many runs there are in all")
+	chaosPace = flag.Duration("chaos.every", time.Second, "how long it is from one trouble to the next, on average")
+	chaosBug  = flag.String("chaos.plant", "", "a bug that the workers are built with, which the round must find: settle-fence, settle-ordinal, step-fence or step-ordinal")
 	chaosPool = flag.Bool("chaos.bouncer", false, "have everybody go through a PgBouncer in transaction mode, with six connections to the server")
 	chaosLose = flag.Bool("chaos.promote", false, "lose the server for good in the middle, and promote its streaming replica")
 	chaosFull = flag.Bool("chaos.full", false, "fill the server's disk now and then: $TMPDIR, which has to be a small file system")
@@ -43,6 +45,7 @@ const (
 	workers = 3
 	slots   = 20 // of each
 	lease   = 3 * time.Second
+	tight   = 2 * time.Second // the timeout of every fourth run's attempts
 	// backlog is the tenant that enqueues two tenths of everything at once, before
 	// anyone else.
 	backlog      = "backlog"
@@ -61,16 +64,32 @@ func TestWhateverHappensToAFleetEveryRunEndsOnceAndNoRecordedStepRunsAgain(t *te
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	schedule := plan(planParams{rng: rand.New(rand.NewPCG(seed, 1)), length: *chaosFor, promote: *chaosLose, full: *chaosFull, jump: *chaosJump})
+	schedule := plan(planParams{rng: rand.New(rand.NewPCG(seed, 1)), length: *chaosFor, every: *chaosPace, promote: *chaosLose, full: *chaosFull, jump: *chaosJump})
 	t.Logf("seed %d, %d runs, trouble for %v:\n%s", seed, *chaosRuns, *chaosFor, printed(schedule))
 	c := newChaos(t, seed)
 	defer func() {
 		if t.Failed() {
-			t.Logf("again with: make chaos CHAOS_SEED=%d CHAOS_FOR=%v CHAOS_RUNS=%d; logs are in %s", seed, *chaosFor, *chaosRuns, c.dir)
+			t.Logf("again with: %s; logs are in %s", again(seed), c.dir)
 		}
 	}()
 	c.run(schedule)
 	c.check()
+	if *chaosBug != "" && c.problems == 0 {
+		t.Errorf("%s was planted and not found", *chaosBug)
+	}
+}
+
+// again is the command that has the same schedule happen.
+func again(seed uint64) string {
+	flags := ""
+	flag.Visit(func(f *flag.Flag) {
+		switch {
+		case f.Name == "chaos.seed" || !strings.HasPrefix(f.Name, "chaos."):
+		default:
+			flags += fmt.Sprintf(" -%s=%s", f.Name, f.Value)
+		}
+	})
+	return fmt.Sprintf("go test ./cmd/runner/internal/chaostest -run Whatever -count=1 -v -timeout 0 -chaos.seed=%d%s", seed, flags)
 }
 
 // chaos is one round.
@@ -92,11 +111,12 @@ type chaos struct {
 	rng      *rand.Rand
 	runs     map[string]string // acknowledged, with their tenants
 	upfront  map[string]bool   // those that were there before the first claim
+	happened map[string]int    // what there was of each trouble
 	problems int
 }
 
 func newChaos(t *testing.T, seed uint64) *chaos {
-	c := &chaos{T: t, ctx: t.Context(), rng: rand.New(rand.NewPCG(seed, 2)), runs: map[string]string{}, upfront: map[string]bool{}}
+	c := &chaos{T: t, ctx: t.Context(), rng: rand.New(rand.NewPCG(seed, 2)), runs: map[string]string{}, upfront: map[string]bool{}, happened: map[string]int{}}
 	var err error
 	if c.dir, err = os.MkdirTemp("", "runner-chaos-"); err != nil {
 		t.Fatal(err)
@@ -106,7 +126,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 			_ = os.RemoveAll(c.dir)
 		}
 	})
-	build(t, c.dir, *chaosSkew)
+	build(t, c.dir, *chaosSkew, *chaosBug)
 	if c.server, err = pgtest.Start(c.ctx, pgtest.Options{}); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +141,10 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		c.effects.server.CloseClientConnections()
 		c.effects.server.Close()
 	})
-	m, report := manifest.Load(writeManifest(t, c.dir, c.effects.server.URL))
+	for i := range workers {
+		writeManifest(t, c.dir, workerName(i), c.effects.server.URL)
+	}
+	m, report := manifest.Load(writeManifest(t, c.dir, "client", c.effects.server.URL))
 	if report != nil {
 		t.Fatal(report)
 	}
@@ -159,7 +182,7 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 			skew = []time.Duration{-10 * time.Minute, 0, 10 * time.Minute}[i%3]
 		}
 		w, err := startWorker(workerParams{
-			name: fmt.Sprintf("worker-%d", i), dir: c.dir, database: as(t, c.url(database, i), roleWorks), skew: skew, fail: c.failf,
+			name: workerName(i), dir: c.dir, database: as(t, c.url(database, i), roleWorks), skew: skew, fail: c.failf,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -172,13 +195,26 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 	return c
 }
 
-// failf notes a failure, from any goroutine.
+func workerName(i int) string { return fmt.Sprintf("worker-%d", i) }
+
+// failf notes a failure, from any goroutine. Of a planted bug it is a finding.
 func (c *chaos) failf(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.problems++; c.problems <= 20 {
+	switch c.problems++; {
+	case c.problems > 20:
+	case *chaosBug != "":
+		c.Logf("found: "+format, args...)
+	default:
 		c.Errorf(format, args...)
 	}
+}
+
+// note counts what happened.
+func (c *chaos) note(what string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.happened[what]++
 }
 
 func (c *chaos) float() float64 {
@@ -281,7 +317,11 @@ func (c *chaos) enqueue(tenants []string, upfront bool) {
 		if err != nil {
 			c.Fatal(err)
 		}
-		requests[i] = engine.Request{Job: "effects", ID: uuid.Must(uuid.NewV7()).String(), Input: input}
+		name := "effects"
+		if i%4 == 1 {
+			name = "timed"
+		}
+		requests[i] = engine.Request{Job: name, ID: uuid.Must(uuid.NewV7()).String(), Input: input}
 	}
 	for {
 		_, err := c.client.EnqueueMany(c.ctx, requests)
@@ -312,69 +352,63 @@ func (c *chaos) run(schedule []action) {
 	wg.Go(c.enqueueMeanwhile)
 	var server sync.Mutex
 	began := time.Now()
+	over := make(chan struct{})
+	wg.Go(func() { c.tellProgress(began, over) })
 	for _, a := range schedule {
-		time.Sleep(time.Until(began.Add(a.at)))
-		wg.Go(func() { c.do(a, &server) })
+		due := began.Add(a.at)
+		time.Sleep(time.Until(due))
+		wg.Go(func() { c.do(a, due, &server) })
 	}
+	c.awaitEnd(began.Add(*chaosFor))
+	close(over)
 	wg.Wait()
-	c.awaitEnd()
 	for _, w := range c.workers {
 		w.close()
 	}
 }
 
+// tooLate is how long a trouble may wait for those before it. On a machine that is
+// too busy for all of them some are left out: the fleet has to get to work.
+const tooLate = 5 * time.Second
+
+// calm is how long the server is left alone after a trouble.
+const calm = 2 * time.Second
+
 // do is one action. Those on one process, and those on the server, wait for each
 // other.
-func (c *chaos) do(a action, server *sync.Mutex) {
-	if a.kind.ofServer() {
-		server.Lock()
-		defer server.Unlock()
-		c.trouble(a)
-		return
+func (c *chaos) do(a action, due time.Time, server *sync.Mutex) {
+	turn := server
+	if !a.kind.ofServer() {
+		if turn = nil; a.target < workers {
+			turn = &c.workers[a.target].busy
+		}
 	}
-	p := c.proxies[a.target]
-	if a.target < workers {
-		w := c.workers[a.target]
-		w.busy.Lock()
-		defer w.busy.Unlock()
-		switch a.kind {
-		case kill:
-			w.signal(9)
-			return
-		case drain:
-			w.signal(15)
-			return
-		case pause:
-			w.pause(a.length)
+	if turn != nil && a.kind != stall && a.kind != delay && a.kind != cut {
+		turn.Lock()
+		defer turn.Unlock()
+		if a.kind != promote && time.Since(due) > tooLate {
+			c.note("left out")
 			return
 		}
 	}
-	switch a.kind {
-	case cut:
-		p.cut()
-	case stall:
-		p.setStall(true)
-		time.Sleep(a.length)
-		p.setStall(false) // what was written then arrives now, whoever has given up waiting for it
-	case delay:
-		p.setDelay(a.by)
-		time.Sleep(a.length)
-		p.setDelay(0)
+	c.note(string(a.kind))
+	if a.kind.ofServer() {
+		c.trouble(a)
+		time.Sleep(calm)
+		return
 	}
+	c.troubleProcess(a)
 }
 
-// awaitEnd waits until no run is live. Patience is what tells a fleet that hangs
-// from one that has much to do: it begins anew with every run that ends.
-func (c *chaos) awaitEnd() {
+// awaitEnd waits until no run is live, after the trouble. Patience is what tells a
+// fleet that hangs from one that has much to do: it begins anew with every run that
+// ends.
+func (c *chaos) awaitEnd(trouble time.Time) {
+	time.Sleep(time.Until(trouble))
 	deadline := time.Now().Add(endPatience)
 	ended := int64(0)
 	for {
-		s, err := c.direct.Stats(c.ctx)
-		var live, over int64
-		for _, q := range s.Queues {
-			live += q.Ready + q.Delayed + q.Running + q.Suspended
-			over += q.Done + q.Dead
-		}
+		live, over, err := c.count()
 		if over > ended {
 			ended, deadline = over, time.Now().Add(endPatience)
 		}
@@ -382,9 +416,40 @@ func (c *chaos) awaitEnd() {
 		case err == nil && live == 0:
 			return
 		case time.Now().After(deadline):
-			c.failf("%d runs are still live, and none has ended for %v: %+v, %v", live, endPatience, s.Queues, err)
+			c.failf("%d runs are still live, and none has ended for %v: %v", live, endPatience, err)
 			return
 		}
 		time.Sleep(200 * time.Millisecond)
+	}
+}
+
+// count is how many runs are live, and how many have ended.
+func (c *chaos) count() (live, over int64, err error) {
+	c.mu.Lock()
+	direct := c.direct
+	c.mu.Unlock()
+	s, err := direct.Stats(c.ctx)
+	for _, q := range s.Queues {
+		live += q.Ready + q.Delayed + q.Running + q.Suspended
+		over += q.Done + q.Dead
+	}
+	return live, over, err
+}
+
+// tellProgress says every minute how far a long round is.
+func (c *chaos) tellProgress(began time.Time, over <-chan struct{}) {
+	tick := time.NewTicker(time.Minute)
+	defer tick.Stop()
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
+		live, ended, err := c.count()
+		if err != nil {
+			continue // the server is away
+		}
+		c.Logf("after %v: %d of %d have ended, %d are live", time.Since(began).Round(time.Second), ended, *chaosRuns, live)
 	}
 }

@@ -141,7 +141,15 @@ func (c *chaos) checkHistory(id string) {
 // none of another.
 func (c *chaos) checkClaims(run job.Run, attempts []job.AttemptRecord) {
 	want := int64(1)
+	refusals := map[string]bool{} // of which an attempt has ended
 	for _, a := range attempts {
+		// The end that an attempt had is the end of no other.
+		if _, token, ok := strings.Cut(a.Error.Message, "the effects server answers 503 to "); ok {
+			if refusals[token] {
+				c.failf("run %s: claim %d ended by what ended another: %v", run.ID, a.Claim, attempts)
+			}
+			refusals[token] = true
+		}
 		if a.Claim != want {
 			c.failf("run %s: claim %d ended where %d should have: %v", run.ID, a.Claim, want, attempts)
 			return
@@ -229,6 +237,7 @@ func (c *chaos) tell(all []job.Run, unowned int) {
 	c.Logf("%v in %d claims; %d effects, %d of overtaken attempts, %d refused; %d settles refused; %v",
 		states, claims, c.effects.effects, c.effects.late, c.effects.refused, unowned, said)
 	c.Logf("errors in logs: %v", codes)
+	c.Logf("what happened: %v", c.happened)
 	if said["jobs.reclaim.requeued"] == 0 {
 		c.failf("no run was taken over, so nothing was tested")
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ type effects struct {
 	slow   time.Duration // how long an answer takes at most
 
 	mu       sync.Mutex
+	traps    map[string]*trap // by process
 	runs     map[string]*seen
 	effects  int
 	late     int // of an attempt that a later one had overtaken
@@ -38,18 +40,20 @@ type seen struct {
 type effect struct {
 	Run     string   `json:"run"`
 	Attempt int      `json:"attempt"`
+	Timed   bool     `json:"timed"`
 	Step    int      `json:"step"`
 	Before  []string `json:"before"`
 }
 
 func newEffects(slow time.Duration, rand func() float64) *effects {
-	e := &effects{slow: slow, rand: rand, runs: map[string]*seen{}}
+	e := &effects{slow: slow, rand: rand, traps: map[string]*trap{}, runs: map[string]*seen{}}
 	e.server = httptest.NewServer(http.HandlerFunc(e.handle))
 	return e
 }
 
 // handle notes an effect, and answers sooner or later, and now and then with an
-// error: what an effect's server did is not what its caller knows.
+// error: what an effect's server did is not what its caller knows. The path is the
+// name of the process.
 func (e *effects) handle(w http.ResponseWriter, r *http.Request) {
 	var in effect
 	if err := json.NewDecoder(io.LimitReader(r.Body, 64<<10)).Decode(&in); err != nil || in.Step < 0 || in.Step > 2 || len(in.Before) != in.Step {
@@ -58,6 +62,17 @@ func (e *effects) handle(w http.ResponseWriter, r *http.Request) {
 	}
 	token := e.note(in)
 	wait, refuse := time.Duration(e.rand()*float64(e.slow)), e.rand() < 0.02
+	if t := e.trapped(strings.Trim(r.URL.Path, "/"), in); t != nil {
+		t.close(append(in.Before, token))
+		wait, refuse = 0, t.refuses
+	}
+	for _, t := range e.overtakes(in) {
+		select {
+		case <-t.free:
+		case <-r.Context().Done():
+			return
+		}
+	}
 	e.mu.Lock()
 	if refuse {
 		e.refused++
@@ -69,8 +84,7 @@ func (e *effects) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if refuse {
-		http.Error(w, "try again", http.StatusServiceUnavailable)
-		return
+		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = io.WriteString(w, token)
 }

@@ -14,13 +14,14 @@ type proxy struct {
 	listener net.Listener
 	dial     func() (net.Conn, error)
 
-	mu    sync.Mutex
-	more  *sync.Cond // what follows has changed
-	delay time.Duration
-	stall bool
-	conns map[net.Conn]struct{}
-	over  bool
-	wg    sync.WaitGroup
+	mu     sync.Mutex
+	more   *sync.Cond // what follows has changed
+	delay  time.Duration
+	stalls int // how many there are at a time
+	ghosts map[*ghost]struct{}
+	conns  map[net.Conn]struct{}
+	over   bool
+	wg     sync.WaitGroup
 }
 
 func newProxy(dial func() (net.Conn, error)) (*proxy, error) {
@@ -28,7 +29,7 @@ func newProxy(dial func() (net.Conn, error)) (*proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{listener: l, dial: dial, conns: map[net.Conn]struct{}{}}
+	p := &proxy{listener: l, dial: dial, conns: map[net.Conn]struct{}{}, ghosts: map[*ghost]struct{}{}}
 	p.more = sync.NewCond(&p.mu)
 	p.wg.Go(p.accept)
 	return p, nil
@@ -53,18 +54,28 @@ func (p *proxy) accept() {
 		}
 		p.conns[in], p.conns[out] = struct{}{}, struct{}{}
 		p.mu.Unlock()
-		p.wg.Go(func() { p.pass(out, in) })
-		p.wg.Go(func() { p.pass(in, out) })
+		p.wg.Go(func() { p.pass(out, in, p.haunted) })
+		p.wg.Go(func() { p.pass(in, out, nil) })
 	}
 }
 
-// pass copies from one side to the other; the end of either ends both.
-func (p *proxy) pass(to, from net.Conn) {
-	buf := make([]byte, 32<<10)
+// pass copies from one side to the other; the end of either ends both, but for a
+// client's that a ghost has taken the connection from. haunted looks at what a
+// client sends; it is nil in the other direction.
+func (p *proxy) pass(to, from net.Conn, haunted func([]byte) *ghost) {
+	buf := make([]byte, 256<<10)
 	for {
 		n, err := from.Read(buf)
+		var g *ghost
+		if haunted != nil {
+			g = haunted(buf[:n])
+		}
 		if n > 0 && p.wait(from) {
-			if _, werr := to.Write(buf[:n]); werr != nil {
+			if g != nil {
+				g.walk(to, from, buf[:n])
+				break
+			}
+			if _, werr := to.Write(buf[:n]); werr != nil && haunted != nil {
 				err = werr
 			}
 		}
@@ -94,7 +105,7 @@ func (p *proxy) wait(c net.Conn) bool {
 		if _, ok := p.conns[c]; !ok {
 			return false
 		}
-		if !p.stall {
+		if p.stalls == 0 {
 			return true
 		}
 		p.more.Wait()
@@ -112,7 +123,11 @@ func (p *proxy) setDelay(d time.Duration) {
 func (p *proxy) setStall(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stall = on
+	if on {
+		p.stalls++
+	} else {
+		p.stalls--
+	}
 	p.more.Broadcast()
 }
 

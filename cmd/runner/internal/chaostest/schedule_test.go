@@ -19,6 +19,11 @@ const (
 	cut   kind = "cut"   // all connections of a process
 	stall kind = "stall" // its bytes are held back, often for longer than the lease, and then arrive
 	delay kind = "delay" // its bytes are late
+	// A process is stopped, or cut off from the server, between what a step did and
+	// the record of it, until another has claimed the run and is at it. Then it goes on.
+	overtake kind = "overtake"
+	// A write of it arrives once more, when the run has been claimed again.
+	haunt kind = "haunt"
 
 	// What follows happens to the server, and so to all.
 	restart  kind = "restart"  // it stops in immediate mode, which is a crash, and comes back
@@ -37,15 +42,16 @@ const (
 	jump    kind = "jump"    // its clock goes forward, or back
 )
 
-var kinds = []kind{kill, pause, drain, cut, stall, delay, restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry}
+var (
+	ofProcess = []kind{kill, pause, drain, cut, stall, delay, overtake, haunt}
+	ofServer  = []kind{restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry}
+	// often are those of a process that there is most to be found by.
+	often = []kind{kill, kill, pause, pause, cut, cut, delay, stall, stall, overtake, overtake, overtake, overtake, haunt, haunt, haunt, haunt}
+)
 
 // ofServer reports whether the trouble is the server's.
 func (k kind) ofServer() bool {
-	switch k {
-	case restart, reboot, evict, lock, deny, lockout, readonly, squeeze, hurry, promote, full, jump:
-		return true
-	}
-	return false
+	return slices.Contains(ofServer, k) || slices.Contains([]kind{promote, full, jump}, k)
 }
 
 // action is one thing that happens.
@@ -55,6 +61,9 @@ type action struct {
 	target int           // of the processes, the last of which is the test's own client
 	length time.Duration // how long it lasts
 	by     time.Duration // of a delay: how late
+	step   int           // whose record is late; 3 is the run's end
+	stops  bool          // the process, rather than its connections
+	timed  bool          // the write is of an attempt whose time has run out; else of one that failed
 }
 
 func (a action) String() string {
@@ -68,6 +77,15 @@ func (a action) String() string {
 	if a.by != 0 {
 		s += fmt.Sprintf(" by %v", a.by.Round(time.Millisecond))
 	}
+	if a.kind == overtake || a.kind == haunt {
+		s += fmt.Sprintf(" at %d", a.step)
+	}
+	if a.stops {
+		s += " stopped"
+	}
+	if a.timed {
+		s += " timed out"
+	}
 	return s
 }
 
@@ -75,32 +93,48 @@ func (a action) String() string {
 type planParams struct {
 	rng     *rand.Rand
 	length  time.Duration
+	every   time.Duration // between two troubles, about
 	promote bool
 	full    bool
 	jump    bool
 }
 
-// plan is the whole schedule of a seed: something about every second, every kind
-// at least once if there is time.
+// plan is the whole schedule of a seed: every kind at least once if there is time,
+// and one trouble of the server's at a time, with time between them in which
+// there is none. Otherwise nobody would get to work.
 func plan(p planParams) []action {
-	rng, length := p.rng, p.length
+	rng := p.rng
 	some := func(least, most time.Duration) time.Duration {
 		return least + time.Duration(rng.Float64()*float64(most-least))
 	}
-	kinds := slices.Clone(kinds)
+	server := slices.Clone(ofServer)
 	if p.full {
-		kinds = append(kinds, full, full)
+		server = append(server, full, full)
 	}
 	if p.jump {
-		kinds = append(kinds, jump, jump)
+		server = append(server, jump, jump)
 	}
-	rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
-	weighted := append(slices.Clone(kinds), kill, kill, pause, pause, cut, cut, delay, stall, stall, stall)
+	shuffled := func(kinds []kind) []kind {
+		kinds = slices.Clone(kinds)
+		rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
+		return kinds
+	}
+	first, firstOfServer := shuffled(ofProcess), shuffled(server)
+	pick := func(first *[]kind, rest []kind) (k kind) {
+		if len(*first) > 0 {
+			k, *first = (*first)[0], (*first)[1:]
+			return k
+		}
+		return rest[rng.IntN(len(rest))]
+	}
 	var all []action
-	for at := some(200*time.Millisecond, time.Second); at < length; at += some(200*time.Millisecond, 1800*time.Millisecond) {
-		a := action{at: at, kind: weighted[rng.IntN(len(weighted))], target: rng.IntN(workers)}
-		if n := len(all); n < len(kinds) {
-			a.kind = kinds[n]
+	var calm time.Duration // no trouble of the server's before
+	for at := some(p.every/5, p.every); at < p.length; at += some(p.every/5, p.every*9/5) {
+		a := action{at: at, target: rng.IntN(workers)}
+		if at >= calm && (len(firstOfServer) > 0 || rng.IntN(2) == 0) {
+			a.kind = pick(&firstOfServer, server)
+		} else {
+			a.kind = pick(&first, often)
 		}
 		switch a.kind {
 		case pause:
@@ -111,6 +145,10 @@ func plan(p planParams) []action {
 			if rng.IntN(4) == 0 {
 				a.length, a.target = some(lease/2, lease*2), workers
 			}
+		case overtake:
+			a.step, a.stops = rng.IntN(4), rng.IntN(2) == 0
+		case haunt:
+			a.step, a.timed = rng.IntN(3), rng.IntN(2) == 0
 		case cut:
 			a.target = rng.IntN(workers + 1)
 		case jump:
@@ -121,6 +159,9 @@ func plan(p planParams) []action {
 			a.length = some(0, 3*time.Second)
 		case lock, deny, lockout, readonly, squeeze, hurry, full:
 			a.length = some(200*time.Millisecond, lease*3/2)
+		}
+		if a.kind.ofServer() {
+			calm = at + a.length + some(2*time.Second, 2*time.Second+2*p.every)
 		}
 		all = append(all, a)
 	}
@@ -141,12 +182,12 @@ func printed(all []action) string {
 
 func TestASeedIsASchedule(t *testing.T) {
 	of := func(seed uint64) []action {
-		return plan(planParams{rng: rand.New(rand.NewPCG(seed, 1)), length: time.Minute})
+		return plan(planParams{rng: rand.New(rand.NewPCG(seed, 1)), length: time.Minute, every: time.Second})
 	}
 	if !slices.Equal(of(7), of(7)) || slices.Equal(of(7), of(8)) {
 		t.Error("a seed does not decide the schedule")
 	}
-	for _, k := range kinds {
+	for _, k := range append(slices.Clone(ofProcess), ofServer...) {
 		if !slices.ContainsFunc(of(7), func(a action) bool { return a.kind == k }) {
 			t.Errorf("in a minute no %s:\n%s", k, printed(of(7)))
 		}

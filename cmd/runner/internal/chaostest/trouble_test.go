@@ -158,7 +158,10 @@ func (c *chaos) promote() {
 	c.mu.Lock()
 	c.server, c.standby, c.database = standby, nil, database
 	c.mu.Unlock()
-	c.direct = c.open(database, false)
+	direct := c.open(database, false)
+	c.mu.Lock()
+	c.direct = direct
+	c.mu.Unlock()
 	for _, p := range c.proxies {
 		p.cut()
 	}

@@ -61,7 +61,7 @@ func startWorker(p workerParams) (*worker, error) {
 func (w *worker) start(p workerParams) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	cmd := exec.Command(filepath.Join(p.dir, "runner"), "serve", "--listen", "", "--log-format", "json")
+	cmd := exec.Command(filepath.Join(p.dir, "runner"), "serve", "-f", p.name+".toml", "--listen", "", "--log-format", "json")
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL="+p.database, fmt.Sprintf("RUNNER_TEST_SKEW=%d", int(p.skew.Seconds())))
 	cmd.Stdout, cmd.Stderr = w.log, w.log

@@ -26,16 +26,17 @@ type Input struct {
 type Effect struct {
 	Run     string   `json:"run"`
 	Attempt int      `json:"attempt"`
+	Timed   bool     `json:"timed"` // the attempt has a deadline that it may well meet
 	Step    int      `json:"step"`
 	Before  []string `json:"before"` // tokens of the steps before, as this attempt has them
 }
 
 func effects(ctx *guest.Ctx, in Input) ([]string, error) {
 	tokens := []string{}
+	e := Effect{Run: ctx.RunID(), Attempt: ctx.Attempt(), Timed: ctx.Job() == "timed"}
 	for i, name := range []string{"a", "b", "c"} {
-		token, err := guest.Step(ctx, name, func() (string, error) {
-			return effect(ctx, Effect{Run: ctx.RunID(), Attempt: ctx.Attempt(), Step: i, Before: tokens})
-		})
+		e.Step, e.Before = i, tokens
+		token, err := guest.Step(ctx, name, func() (string, error) { return effect(ctx, e) })
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +58,7 @@ func effect(ctx *guest.Ctx, e Effect) (string, error) {
 	case err != nil:
 		return "", err
 	case resp.Status != 200:
-		return "", fmt.Errorf("the effects server answers %d", resp.Status)
+		return "", fmt.Errorf("the effects server answers %d to %s", resp.Status, resp.Body)
 	case len(resp.Body) == 0:
 		return "", errors.New("the effects server gives no token")
 	}

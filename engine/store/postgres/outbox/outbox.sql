@@ -32,7 +32,8 @@ c.settled_at, coalesce(c.run_id::text, ''), coalesce(c.code, ''), coalesce(c.rea
 
 -- name: settle
 -- $1 ids, $2 relays, $3 ordinals, $4 runs, $5 codes, $6 reasons; a NULL code is
--- published. Answers 1-based which landed, now or before.
+-- published. Answers 1-based which landed, now or before. OFFSET 0: Postgres 18 would
+-- hash the whole table for it rather than look a row up.
 WITH u AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::uuid[], $5::text[], $6::text[]) WITH ORDINALITY
     u(id, relay, claim, run_id, code, reason, ord)
@@ -45,7 +46,7 @@ WITH u AS MATERIALIZED (
 )
 SELECT u.ord FROM u
 WHERE EXISTS (SELECT FROM done d WHERE d.id = u.id)
-  OR EXISTS (SELECT FROM {schema}.outbox o WHERE o.id = u.id AND o.state <> 'staged' AND o.claimed_by = u.relay AND o.claims = u.claim)
+  OR EXISTS (SELECT FROM {schema}.outbox o WHERE o.id = u.id AND o.state <> 'staged' AND o.claimed_by = u.relay AND o.claims = u.claim OFFSET 0)
 
 -- name: release
 -- $1 ids, $2 relays, $3 ordinals

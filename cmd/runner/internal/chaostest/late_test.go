@@ -92,9 +92,15 @@ func (c *chaos) overtake(a action) {
 }
 
 // haunt has a write of a process arrive twice, the second time when the run has
-// been claimed again, most often by the same process: either the end of an attempt
-// that failed, or, once, the record of a step whose attempt has run out of time.
+// been claimed again, by the same process: either the end of an attempt that
+// failed, or, once, the record of a step whose attempt has run out of time.
 func (c *chaos) haunt(a action) {
+	for until := time.Now().Add(trapPatience); time.Now().Before(until) && !c.hauntOnce(a); {
+	}
+}
+
+// hauntOnce reports whether a write was found that is such a one.
+func (c *chaos) hauntOnce(a action) bool {
 	w, p := c.workers[a.target], c.proxies[a.target]
 	t := &trap{step: a.step, timed: a.timed, refuses: !a.timed}
 	var g *ghost
@@ -102,19 +108,42 @@ func (c *chaos) haunt(a action) {
 	c.effects.set(w.name, t)
 	defer c.effects.unset(w.name, t)
 	if !within(t.sprung, trapPatience) && !c.effects.disarm(w.name, t) {
-		return
+		return true
 	}
 	defer p.dismiss(g)
-	if !within(g.seen, trapPatience) {
-		return
+	select {
+	case <-g.seen:
+	case <-g.passed:
+		return false
+	case <-time.After(trapPatience):
+		return true
 	}
 	if a.timed {
 		time.Sleep(tight)
 	}
+	others := c.others(a.target)
+	for _, p := range others {
+		p.setStall(true)
+	}
 	close(g.hangUp)
-	within(t.next, lease+trapPatience)
+	within(t.next, lease*2/3)
+	for _, p := range others {
+		p.setStall(false)
+	}
+	within(t.next, trapPatience)
 	close(g.arrive)
 	c.sprung(a, t)
+	return true
+}
+
+// others are the proxies of the other workers.
+func (c *chaos) others(of int) (out []*proxy) {
+	for i, p := range c.proxies[:workers] {
+		if i != of {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // sprung keeps the run that was claimed again, if it was, until the late write has

@@ -247,6 +247,10 @@ type SettleParams struct {
 	// attempt inserts them, a repeat of it does not. They go in after all ends of
 	// the batch, whose keys they may take.
 	Enqueue []EnqueueParams
+	// Wake is the run's queue if another process may have to look what waits for
+	// the place that the end leaves, as a wake tells it soon after the commit; ""
+	// if this process looks itself, or nothing is limited.
+	Wake string
 }
 
 // SettleResult answers one SettleParams.

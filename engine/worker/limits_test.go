@@ -1,7 +1,9 @@
 package worker_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -258,4 +260,47 @@ func TestARunThatWaitsLongGoesBeforePriorities(t *testing.T) {
 			t.Error("it went first")
 		}
 	})
+}
+
+// ends notes what the ends of attempts say of wakes.
+type ends struct {
+	store.Store
+	mu    sync.Mutex
+	wakes []string
+}
+
+func (e *ends) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	e.mu.Lock()
+	for _, p := range batch {
+		e.wakes = append(e.wakes, p.Wake)
+	}
+	e.mu.Unlock()
+	return e.Store.Settle(ctx, batch)
+}
+
+// A worker that drains does not take the place that its run leaves, so others are
+// told of it; one that goes on looks itself.
+func TestADrainTellsOthersOfThePlacesItFrees(t *testing.T) {
+	for _, limited := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, lasts(5*time.Second), func(m *manifest.Manifest) {
+				if limited {
+					m.Jobs["j"].Concurrency = manifest.Concurrency{Limit: 1}
+				}
+			})
+			e := &ends{Store: r.db.Store}
+			r.db.Store = e
+			w := r.work(nil)
+			r.settles(r.enqueue("j"))
+			r.reaches(r.enqueue("j"), job.Running)
+			w.Drain(25 * time.Second)
+			want := []string{"", ""}
+			if limited {
+				want[1] = "default"
+			}
+			if !slices.Equal(e.wakes, want) {
+				t.Errorf("limited %v: the ends wake %q, want %q", limited, e.wakes, want)
+			}
+		})
+	}
 }

@@ -65,6 +65,9 @@ func (a *attempt) write(v verdict, took time.Duration) {
 			return
 		}
 	}
+	if a.w.limit.limited(a.run.Queue) && !a.w.Leased() {
+		v.params.Wake = a.run.Queue // this process claims no more: others are to
+	}
 	a.w.cfg.Queue.SettleThen(a.session.ctx, v.params, func(res store.SettleResult, err error) {
 		a.settled(v, res, err, took)
 	})

@@ -156,42 +156,6 @@ func BenchmarkWorkHeldOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkClaimBeside claims and settles 20,000 runs beside b.N that wait, of as
-// many tenants, and beside b.N that have finished.
-func BenchmarkClaimBeside(b *testing.B) {
-	beside := func(b *testing.B, s *Store, tenants int) {
-		const measured = 20_000
-		enqueueN(b, s, measured, 5000, func(i int) string { return fmt.Sprint(i % tenants) })
-		if _, err := s.pool.Exec(context.Background(), s.cfg.dialect().fill("ANALYZE {schema}.waiting; ANALYZE {schema}.finished"), pgxSimple); err != nil {
-			b.Fatal(err)
-		}
-		b.ResetTimer()
-		claims, d := work(b, s, measured, 200)
-		b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
-		b.ReportMetric(float64(claims), "claims")
-		b.ReportMetric(measured/b.Elapsed().Seconds(), "runs/s")
-	}
-	for _, tenants := range []int{1, 100} {
-		b.Run(fmt.Sprintf("waiting/tenants=%d", tenants), func(b *testing.B) {
-			s := open(b, migrated(b, Config{}))
-			enqueueN(b, s, b.N, 5000, func(i int) string { return fmt.Sprint(i % tenants) })
-			beside(b, s, tenants)
-		})
-	}
-	b.Run("finished", func(b *testing.B) {
-		s := open(b, migrated(b, Config{}))
-		if _, err := s.pool.Exec(context.Background(), s.cfg.dialect().fill(`
-			INSERT INTO {schema}.finished (id, job, queue, tenant, state, priority, attempt, max_attempts, claims, orphans,
-				run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, input, output)
-			SELECT (left({schema}.floor_id(now() - interval '1 hour' + n / 100 * interval '1 ms')::text, 24) || lpad(to_hex(n), 12, '0'))::uuid, 'bench/noop', 'q', '', 'done', 0, 1, 3, 1, 0,
-				now(), now(), now(), now(), now(), now() + interval '1 day', 'w', '{}', '{}'
-			FROM generate_series(1, `+fmt.Sprint(b.N)+`) n ON CONFLICT DO NOTHING`), pgxSimple); err != nil {
-			b.Fatal(err)
-		}
-		beside(b, s, 1)
-	})
-}
-
 // BenchmarkStatsBeside counts for gauges beside b.N runs that wait, as they were
 // enqueued and after a vacuum.
 func BenchmarkStatsBeside(b *testing.B) {

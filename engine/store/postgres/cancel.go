@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,7 +41,8 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (job.Run, erro
 		if !c.did {
 			return store.NotCancellable(&c.run)
 		}
-		if err := s.notes.in(ctx, tx, queuesOfResting(c.woken)); err != nil {
+		// Something may have waited for its place.
+		if err := s.notes.in(ctx, tx, append(queuesOfResting(c.woken), c.run.Queue)); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, store.AuditEntry{By: p.By, Verb: store.AuditCancel, Kind: store.AuditRun, Subject: c.run.ID, Detail: p.Detail()})
@@ -49,6 +51,7 @@ func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (job.Run, erro
 		return job.Run{}, err
 	}
 	s.woke(c.woken)
+	s.hub.Post(slices.Values([]string{c.run.Queue}))
 	return c.run, nil
 }
 

@@ -87,6 +87,57 @@ func TestWakesReachOtherProcesses(t *testing.T) {
 	next("again \x00")
 }
 
+// What an end leaves free for what waits behind a limit is told of: by a process
+// that will not look itself, by a cancel, and by the burial of a lost worker's run.
+func TestAFreedPlaceIsToldOf(t *testing.T) {
+	ctx := context.Background()
+	cfg := migrated(t, Config{})
+	here, there := open(t, cfg), open(t, cfg)
+	begun := func(queue string) job.Run {
+		t.Helper()
+		p := store.EnqueueParams{ID: newID(), Job: "j", Queue: queue, MaxAttempts: 1}
+		if _, err := there.Enqueue(ctx, []store.EnqueueParams{p}); err != nil {
+			t.Fatal(err)
+		}
+		res, err := there.Claim(ctx, store.ClaimParams{Worker: "w", Queues: []store.QueueLimit{{Queue: queue, Limit: 1}}})
+		if err != nil || len(res.Runs) != 1 {
+			t.Fatal(res, err)
+		}
+		return res.Runs[0]
+	}
+	if err := there.Register(ctx, store.RegisterParams{ID: "w", Lease: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	var runs []job.Run
+	for _, queue := range []string{"done", "failed", "cancelled", "buried"} {
+		runs = append(runs, begun(queue))
+	}
+	there.notes.close() // what is late of the enqueues is told or not, but not later
+	there.notes = newNotifier(there, false)
+	next := woken(t, here)
+	end := func(p store.SettleParams) {
+		t.Helper()
+		if res, err := there.Settle(ctx, []store.SettleParams{p}); err != nil || !res[0].Landed {
+			t.Fatal(res, err)
+		}
+	}
+	end(store.SettleParams{Ref: refOf(runs[0]), Outcome: job.Completed, To: job.Done, Wake: "done"})
+	next("done")
+	end(store.SettleParams{Ref: refOf(runs[1]), Outcome: job.Dropped, To: job.Failed, Wake: "failed"})
+	next("failed")
+	if _, err := there.Cancel(ctx, store.CancelParams{ID: runs[2].ID}); err != nil {
+		t.Fatal(err)
+	}
+	next("cancelled")
+	if _, err := there.pool.Exec(ctx, there.cfg.dialect().fill("UPDATE {schema}.workers SET expires_at = now() - interval '1 second'")); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := there.Reclaim(ctx, store.ReclaimParams{MaxOrphans: 1}); err != nil || len(res.Buried) != 1 {
+		t.Fatal(res, err)
+	}
+	next("buried")
+}
+
 // A transaction that is rolled back wakes nobody and leaves nothing.
 func TestEnqueueTxIsTheCallersTransaction(t *testing.T) {
 	ctx := context.Background()

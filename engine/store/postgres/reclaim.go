@@ -63,12 +63,18 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.R
 		for _, r := range out.Requeued {
 			queues = append(queues, r.Queue)
 		}
+		for _, r := range out.Buried {
+			queues = append(queues, r.Queue) // something may have waited for its place
+		}
 		return s.notes.in(ctx, tx, queues)
 	})
 	if err != nil {
 		return store.ReclaimResult{}, err
 	}
 	s.readied(out.Requeued)
+	for _, r := range out.Buried {
+		s.hub.Post(slices.Values([]string{r.Queue}))
+	}
 	s.woke(woken)
 	if entered != nil {
 		s.entered(entered)

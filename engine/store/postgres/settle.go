@@ -240,9 +240,18 @@ func (g *settling) doneCall() call {
 		}
 	}
 	return call{st: qSettleDone, args: []any{ids, workers, claims, outputs, keep, modules, progress}, scan: func(r *row) error {
-		g.out[g.done[r.int()-1]].Landed = true
+		i := g.done[r.int()-1]
+		g.out[i].Landed = true
+		g.freed(i)
 		return nil
 	}}
+}
+
+// freed has others be told of the place that an entry left, if it says so.
+func (g *settling) freed(i int) {
+	if queue := g.batch[i].Wake; queue != "" {
+		g.wake = append(g.wake, queue)
+	}
 }
 
 func (g *settling) otherCall() call {
@@ -268,6 +277,7 @@ func (g *settling) otherCall() call {
 		rest := resting{due: r.time()}
 		r.time()
 		g.out[i] = store.SettleResult{Landed: true, RunAt: rest.due}
+		g.freed(i)
 		if rest.due.IsZero() {
 			return nil
 		}

@@ -80,10 +80,11 @@ func (p *proxy) haunted(piece []byte) *ghost {
 
 var token = regexp.MustCompile(`[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.\d\.\d+`)
 
-// alone reports whether no other token is in a request.
+// alone reports whether no other step's record is in a request: a token as a value
+// of its own, which is a length of four bytes and a string of JSON.
 func (g *ghost) alone(request []byte) bool {
-	for _, t := range token.FindAll(request, -1) {
-		if !bytes.Equal(t, g.needle) {
+	for _, at := range token.FindAllIndex(request, -1) {
+		if at[0] > 2 && request[at[0]-3] == 0 && !bytes.Equal(request[at[0]:at[1]], g.needle) {
 			return false
 		}
 	}

@@ -95,7 +95,7 @@ func (c *chaos) overtake(a action) {
 // been claimed again, by the same process: either the end of an attempt that
 // failed, or, once, the record of a step whose attempt has run out of time.
 func (c *chaos) haunt(a action) {
-	for until := time.Now().Add(trapPatience); time.Now().Before(until) && !c.hauntOnce(a); {
+	for until := time.Now().Add(2 * trapPatience); time.Now().Before(until) && !c.hauntOnce(a); {
 	}
 }
 
@@ -108,14 +108,17 @@ func (c *chaos) hauntOnce(a action) bool {
 	c.effects.set(w.name, t)
 	defer c.effects.unset(w.name, t)
 	if !within(t.sprung, trapPatience) && !c.effects.disarm(w.name, t) {
+		c.note("haunt of nobody")
 		return true
 	}
 	defer p.dismiss(g)
 	select {
 	case <-g.seen:
 	case <-g.passed:
+		c.note("haunt in company")
 		return false
 	case <-time.After(trapPatience):
+		c.note("haunt of no write")
 		return true
 	}
 	if a.timed {

@@ -39,6 +39,7 @@ type seen struct {
 // effect is what the handler sends.
 type effect struct {
 	Run     string   `json:"run"`
+	Tenant  string   `json:"tenant"`
 	Attempt int      `json:"attempt"`
 	Timed   bool     `json:"timed"`
 	Step    int      `json:"step"`

@@ -3,7 +3,8 @@ package chaostest
 import "sync"
 
 // trap waits until a process asks for the token of a step, which is the moment
-// before the step is recorded. It holds one run: whichever comes by first.
+// before the step is recorded. It holds one run: whichever comes by first, but for
+// those of the backlog, behind which it would not be claimed again for long.
 type trap struct {
 	step    int
 	timed   bool // only a run whose attempts have a tight deadline
@@ -58,7 +59,7 @@ func (e *effects) trapped(process string, in effect) *trap {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.traps[process]
-	if t == nil || t.run != "" || t.step != in.Step || t.timed && !in.Timed {
+	if t == nil || t.run != "" || t.step != in.Step || in.Tenant == backlog || t.timed && !in.Timed {
 		return nil
 	}
 	t.run, t.attempt = in.Run, in.Attempt

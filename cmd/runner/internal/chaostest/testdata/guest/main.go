@@ -25,6 +25,7 @@ type Input struct {
 // Effect is what a step tells the effects server.
 type Effect struct {
 	Run     string   `json:"run"`
+	Tenant  string   `json:"tenant"`
 	Attempt int      `json:"attempt"`
 	Timed   bool     `json:"timed"` // the attempt has a deadline that it may well meet
 	Step    int      `json:"step"`
@@ -33,7 +34,7 @@ type Effect struct {
 
 func effects(ctx *guest.Ctx, in Input) ([]string, error) {
 	tokens := []string{}
-	e := Effect{Run: ctx.RunID(), Attempt: ctx.Attempt(), Timed: ctx.Job() == "timed"}
+	e := Effect{Run: ctx.RunID(), Tenant: in.Tenant, Attempt: ctx.Attempt(), Timed: ctx.Job() == "timed"}
 	for i, name := range []string{"a", "b", "c"} {
 		e.Step, e.Before = i, tokens
 		token, err := guest.Step(ctx, name, func() (string, error) { return effect(ctx, e) })

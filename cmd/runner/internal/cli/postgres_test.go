@@ -5,10 +5,13 @@ import (
 	"errors"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/postgres"
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
@@ -92,6 +95,36 @@ func cmdLeft(ts *testscript.TestScript, neg bool, args []string) {
 	n := execute(ts, "DELETE FROM runner.workers WHERE pid = $1", p.cmd.Process.Pid)
 	if n > 0 && !strings.Contains(p.said(), "jobs.worker.deregister-failed") {
 		ts.Fatalf("%s has left %d leases behind; it printed:\n%s", args[0], n, p.said())
+	}
+}
+
+// cmdOvertake is: overtake, until no run is live. A process whose claim the server's
+// crash cut off registers anew, and what it had claimed waits for its old lease to
+// lapse: here that comes as soon as there is the new one, and what was held is taken
+// back.
+func cmdOvertake(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 0 {
+		ts.Fatalf("usage: overtake")
+	}
+	ctx := context.Background()
+	s, err := postgres.Open(ctx, postgres.Config{URL: ts.Getenv("RUNNER_DATABASE_URL")})
+	ts.Check(err)
+	defer s.Close()
+	for {
+		execute(ts, `UPDATE runner.workers w SET expires_at = now() - interval '1 second'
+			WHERE EXISTS (SELECT FROM runner.workers n WHERE n.pid = w.pid AND n.started_at > w.started_at)`)
+		_, err := s.Reclaim(ctx, store.ReclaimParams{MaxOrphans: 3})
+		ts.Check(err)
+		st, err := s.Stats(ctx)
+		ts.Check(err)
+		live := int64(0)
+		for _, q := range st.Queues {
+			live += q.Ready + q.Delayed + q.Running + q.Suspended
+		}
+		if live == 0 {
+			return
+		}
+		time.Sleep(10 * pollEvery)
 	}
 }
 

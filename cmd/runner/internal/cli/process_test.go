@@ -35,6 +35,7 @@ import (
 //	expand FILE…                replaces $VARIABLES in the files
 //	rewind NAME DURATION        makes a schedule that much later; see cmdRewind
 //	lapse NAME                  the lease of a killed process is over; see cmdLapse
+//	overtake                    until no run is live, leases of processes that have newer ones are over; see cmdOvertake
 //	left NAME                   a drained process has said goodbye; see cmdLeft
 //	postgres …                  a server of the script's own; see cmdPostgres
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
@@ -55,6 +56,7 @@ func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args
 		"unprivileged": cmdUnprivileged,
 		"lapse":        cmdLapse,
 		"left":         cmdLeft,
+		"overtake":     cmdOvertake,
 		"postgres":     cmdPostgres,
 		"rewind":       cmdRewind,
 	}

@@ -40,15 +40,10 @@ func startBouncer(ctx context.Context, tb testing.TB, s *Server, database string
 	if err != nil {
 		return "", err
 	}
-	dir, err := os.MkdirTemp("", "pgtest-")
+	dir, err := folder()
 	if err != nil {
 		return "", err
 	}
-	tb.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			tb.Error(err)
-		}
-	})
 	cred, err := serverUser()
 	if err != nil {
 		return "", err
@@ -74,16 +69,27 @@ func startBouncer(ctx context.Context, tb testing.TB, s *Server, database string
 	if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
 		return "", err
 	}
-	cmd := exec.Command(bin, file)
-	cmd.Dir = dir
+	if err := os.Chmod(file, 0o644); err != nil { // whatever the umask is
+		return "", err
+	}
+	// A shell that holds a pipe from this process ends it, however this one ends.
+	cmd := exec.Command("/bin/sh", "-c", `"$1" "$2/pgbouncer.ini" </dev/null & read -r _; kill -9 $!; wait; cd /; rm -rf "$2"`, "pgtest", bin, dir)
+	cmd.Dir = "/"
+	hold, err := cmd.StdinPipe()
+	if err != nil {
+		return "", err
+	}
 	detach(cmd)
 	runAs(cmd, cred)
 	if err := cmd.Start(); err != nil {
 		return "", err
 	}
 	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = hold.Close()
+		_ = cmd.Wait()
+		if err := os.RemoveAll(dir); err != nil {
+			tb.Error(err)
+		}
 	})
 	through := fmt.Sprintf("postgres://%s@/%s?host=%s&port=%s", cfg.User, cfg.Database, url.QueryEscape(dir), port)
 	for {
@@ -113,7 +119,7 @@ func bouncer(ctx context.Context) (string, error) {
 	if p := find(); p != "" {
 		return p, nil
 	}
-	if err := install(ctx, "pgbouncer"); err != nil {
+	if err := install(ctx, "pgbouncer", find); err != nil {
 		return "", fmt.Errorf("pgtest: PgBouncer is not installed: %w; install the package pgbouncer", err)
 	}
 	if p := find(); p != "" {

@@ -17,7 +17,7 @@ func binaries(ctx context.Context) (string, error) {
 	if dir := find(); dir != "" {
 		return dir, nil
 	}
-	if err := install(ctx, "postgresql"); err != nil {
+	if err := install(ctx, "postgresql", find); err != nil {
 		return "", fmt.Errorf("pgtest: no Postgres server is installed: %w; install the package postgresql (14 or newer), or set RUNNER_TEST_DATABASE_URL to a server that may be used for tests", err)
 	}
 	if dir := find(); dir != "" {
@@ -45,7 +45,11 @@ func find() string {
 }
 
 // install installs a package of Debian's without letting it start a server.
-func install(ctx context.Context, name string) error {
+//
+// Tests of several packages run at once, and apt-get does not wait for itself: one
+// process installs, the others find what it has installed. A mirror that does not
+// answer is asked again.
+func install(ctx context.Context, name string, find func() string) error {
 	if runtime.GOOS != "linux" || os.Geteuid() != 0 {
 		return errors.New("only root on Debian can have it installed")
 	}
@@ -53,15 +57,30 @@ func install(ctx context.Context, name string) error {
 	if err != nil {
 		return errors.New("there is no apt-get")
 	}
-	for _, args := range [][]string{
-		{"update", "-q"},
-		{"install", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", name},
-	} {
-		cmd := exec.CommandContext(ctx, apt, args...)
-		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
+	unlock, err := lock(filepath.Join(os.TempDir(), "pgtest.lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	for range 3 {
+		if find() != "" {
+			return nil
 		}
+		if err = run(ctx, apt, "update", "-q"); err == nil {
+			err = run(ctx, apt, "install", "-q", "-y", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=300", name)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func run(ctx context.Context, apt string, args ...string) error {
+	cmd := exec.CommandContext(ctx, apt, args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive", "RUNLEVEL=1")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
 	}
 	return nil
 }

@@ -43,7 +43,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "pgtest-")
+	dir, err := folder()
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,8 @@ func (s *Server) start(ctx context.Context, o Options) error {
 	if err := s.startGuard(cred); err != nil {
 		return err
 	}
-	args := []string{"-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"}
+	// What survives is what survives the server's crash, not the machine's.
+	args := []string{"-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync"}
 	if out, err := s.run(ctx, cred, "initdb", args...); err != nil {
 		return fmt.Errorf("initdb: %w: %s", err, out)
 	}
@@ -103,6 +104,10 @@ func (s *Server) configure(ctx context.Context, o Options) error {
 	return s.Up(ctx)
 }
 
+// patience is how many seconds pg_ctl waits for a server to start or to stop,
+// which on a busy machine may take many times what it takes elsewhere.
+const patience = "600"
+
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 func (s *Server) log() string  { return filepath.Join(s.dir, "log") }
 
@@ -112,7 +117,7 @@ func (s *Server) Up(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if out, err := s.run(ctx, cred, "pg_ctl", "-D", s.data(), "-l", s.log(), "-w", "-t", "60", "start"); err != nil {
+	if out, err := s.run(ctx, cred, "pg_ctl", "-D", s.data(), "-l", s.log(), "-w", "-t", patience, "start"); err != nil {
 		text, _ := os.ReadFile(s.log())
 		return fmt.Errorf("pg_ctl start: %w: %s\n%s", err, out, text)
 	}
@@ -129,7 +134,7 @@ func (s *Server) Down(ctx context.Context, mode string) error {
 	if err != nil {
 		return err
 	}
-	if out, err := s.run(ctx, cred, "pg_ctl", "-D", s.data(), "-w", "-m", mode, "stop"); err != nil {
+	if out, err := s.run(ctx, cred, "pg_ctl", "-D", s.data(), "-w", "-t", patience, "-m", mode, "stop"); err != nil {
 		return fmt.Errorf("pg_ctl stop: %w: %s", err, out)
 	}
 	return nil
@@ -152,6 +157,35 @@ func (s *Server) URL() string { return s.url }
 // before.
 func (s *Server) Bin() string { return s.bin }
 
+// folder makes a temporary folder that a server can use: below $TMPDIR, unless its
+// path is too long for a socket or the server's user may not enter it.
+func folder() (string, error) {
+	base := os.TempDir()
+	if len(base) > maxFolder || os.Geteuid() == 0 && !enterable(base) {
+		base = "/tmp"
+	}
+	return os.MkdirTemp(base, "pgtest-")
+}
+
+// maxFolder leaves room for the names below it in the 108 bytes that the path of
+// a socket has on Linux, 104 elsewhere.
+const maxFolder = 64
+
+// enterable reports whether anyone may enter a folder.
+func enterable(dir string) bool {
+	for {
+		info, err := os.Stat(dir)
+		if err != nil || info.Mode()&0o001 == 0 {
+			return false
+		}
+		if up := filepath.Dir(dir); up != dir {
+			dir = up
+			continue
+		}
+		return true
+	}
+}
+
 // CreateDatabase makes an empty database and returns its URL and what drops it,
 // whoever is connected to it.
 func (s *Server) CreateDatabase(ctx context.Context) (dbURL string, drop func() error, err error) {
@@ -165,9 +199,7 @@ func (s *Server) CreateDatabase(ctx context.Context) (dbURL string, drop func() 
 	}
 	u.Path = "/" + name
 	return u.String(), func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		return s.Exec(ctx, "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
+		return s.Exec(context.Background(), "DROP DATABASE IF EXISTS "+name+" WITH (FORCE)")
 	}, nil
 }
 

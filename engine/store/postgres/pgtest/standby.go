@@ -12,7 +12,7 @@ import (
 // Standby starts a server that replicates this one by streaming, from a base
 // backup. What commits on this one from then on waits until the standby has it.
 func (s *Server) Standby(ctx context.Context) (*Server, error) {
-	dir, err := os.MkdirTemp("", "pgtest-")
+	dir, err := folder()
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +36,7 @@ func (s *Server) follow(ctx context.Context, primary *Server) error {
 	if err := s.startGuard(cred); err != nil {
 		return err
 	}
-	out, err := s.run(ctx, cred, "pg_basebackup", "-D", s.data(), "-R", "-X", "stream", "-c", "fast",
+	out, err := s.run(ctx, cred, "pg_basebackup", "-D", s.data(), "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-h", primary.dir, "-p", strconv.Itoa(primary.port), "-U", "postgres")
 	if err != nil {
 		return fmt.Errorf("pg_basebackup: %w: %s", err, out)
@@ -50,7 +50,7 @@ func (s *Server) Promote(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if out, err := s.run(ctx, cred, "pg_ctl", "-D", s.data(), "-w", "-t", "60", "promote"); err != nil {
+	if out, err := s.run(ctx, cred, "pg_ctl", "-D", s.data(), "-w", "-t", patience, "promote"); err != nil {
 		return fmt.Errorf("pg_ctl promote: %w: %s", err, out)
 	}
 	return s.alter(ctx, "RESET synchronous_standby_names")

@@ -37,13 +37,18 @@ WASM_FLAGS    := -buildmode=c-shared -ldflags='-s -w' -trimpath
 RACE = $$($(GO) list ./engine/... ./host/... | grep -v /engine/sim$$)
 
 .DEFAULT_GOAL := help
-.PHONY: help build test race lint examples plugins demo bench sim chaos fuzz clean
+.PHONY: help build fetch test race lint examples plugins demo bench sim chaos fuzz clean
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build bin/runner
 	CGO_ENABLED=0 $(GO) build -trimpath -o $(BIN)/runner ./cmd/runner
+
+fetch: ## download what building, tests and linters need
+	$(GO) mod download
+	-@$(GO) mod tidy -diff >/dev/null # it may look further; lint gives the verdict
+	$(GO) run $(STATICCHECK) -version
 
 test: ## every test, then those with goroutines again under the race detector
 	$(GO) test -timeout $(TIMEOUT) ./...

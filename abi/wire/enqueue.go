@@ -51,7 +51,11 @@ func DecodeInvoke(b []byte) ([]abi.EnqueueParams, error) {
 }
 
 func decodeRuns(fn string, b []byte) ([]abi.EnqueueParams, error) {
-	if err := JSON(fn, "the request", b, abi.MaxEnqueueBytes); err != nil {
+	around := 1 // the input of an entry
+	if first := bytes.TrimLeft(b, " \t\r\n"); len(first) > 0 && first[0] == '[' {
+		around = 2
+	}
+	if err := envelope(fn, "the request", b, abi.MaxEnqueueBytes, around); err != nil {
 		return nil, err
 	}
 	b = bytes.TrimLeft(b, " \t\r\n")

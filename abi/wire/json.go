@@ -49,13 +49,17 @@ func (e *JSONError) Error() string { return e.Reason + " at byte " + strconv.Ito
 // It allocates only for an error, for a key that is spelled with escapes, and
 // now and then for a text whose open objects have thousands of keys. It is safe
 // for concurrent use.
-func CheckJSON(b []byte, max int) error {
+func CheckJSON(b []byte, max int) error { return checkJSON(b, max, 0) }
+
+// checkJSON is CheckJSON of a text with so many levels around the values that are
+// bounded in theirs: what may be sent by itself may be sent in an envelope.
+func checkJSON(b []byte, max, around int) error {
 	if len(b) > max {
 		return &JSONError{JSONTooLarge, max, "JSON of " + strconv.Itoa(len(b)) + " bytes is larger than the " + strconv.Itoa(max) + " allowed"}
 	}
 	c := checkers.Get().(*checker)
 	c.b = b
-	err := c.text()
+	err := c.text(-around)
 	c.b = nil
 	if cap(c.keys) > maxPooledKeys {
 		c.keys = nil
@@ -89,9 +93,9 @@ type checker struct {
 	keys []key
 }
 
-// text checks the whole of b.
-func (c *checker) text() error {
-	i, err := c.value(c.space(0), 0)
+// text checks the whole of b, which lies at that depth.
+func (c *checker) text(depth int) error {
+	i, err := c.value(c.space(0), depth)
 	if err != nil {
 		return err
 	}

@@ -37,8 +37,11 @@ func invalid(fix, format string, args ...any) error {
 // JSON checks a JSON argument of at most max bytes. What is too large is a
 // Refusal with CodeLimit; what is not strict JSON (see CheckJSON) a Violation
 // of fn. what names the argument in the messages, as in "the output".
-func JSON(fn, what string, b []byte, max int) error {
-	err := CheckJSON(b, max)
+func JSON(fn, what string, b []byte, max int) error { return envelope(fn, what, b, max, 0) }
+
+// envelope is JSON of a text whose values lie so many levels deep.
+func envelope(fn, what string, b []byte, max, around int) error {
+	err := checkJSON(b, max, around)
 	if err == nil {
 		return nil
 	}

@@ -77,10 +77,12 @@ type AttemptRecord struct {
 
 // Limits of what a run may carry, beside those of package abi.
 const (
-	MaxKey       = 512 // bytes of an idempotency key
-	MaxTenant    = 255
-	MaxErrorText = 16 << 10
-	MaxStack     = 8 << 10
-	MinPriority  = -100
-	MaxPriority  = 100
+	MaxKey         = 512 // bytes of an idempotency key
+	MaxTenant      = 255
+	MaxTraceparent = 255 // bytes; a valid one has 55
+	MaxErrorText   = 16 << 10
+	MaxStack       = 8 << 10
+	MinPriority    = -100
+	MaxPriority    = 100
+	MostAttempts   = 10_000
 )

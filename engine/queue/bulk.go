@@ -74,7 +74,7 @@ func (q *Queue) Bulk(ctx context.Context, p BulkParams) (BulkResult, error) {
 	}
 	switch {
 	case p.Verb != Cancel && p.Verb != Retry && p.Verb != Promote && p.Verb != Delete:
-		return BulkResult{}, invalid("%q is nothing to be done in bulk", p.Verb)
+		return BulkResult{}, invalid("name a verb for runs", "%q is nothing to be done in bulk", p.Verb)
 	case p.Filter.State == "":
 		return BulkResult{}, &abi.Error{Code: job.CodeInvalid, Message: "a bulk " + string(p.Verb) + " names no state", Fix: "say the state of the runs it is for"}
 	case !p.Verb.suits(p.Filter.State):
@@ -84,7 +84,7 @@ func (q *Queue) Bulk(ctx context.Context, p BulkParams) (BulkResult, error) {
 			Fix:     "name another state",
 		}
 	case p.Limit < 0 || p.Limit > MaxBulk:
-		return BulkResult{}, invalid("a bulk %s of %d runs; from 1 to %d are possible", p.Verb, p.Limit, MaxBulk)
+		return BulkResult{}, invalid(fmt.Sprintf("ask for 1 to %d, and again for what remains", MaxBulk), "a bulk %s of %d runs", p.Verb, p.Limit)
 	}
 	b := bulk{q: q, p: p, taken: map[liveKey]bool{}}
 	err := b.walk(ctx)

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -13,11 +12,6 @@ import (
 // tenantFor is the tenant of a run: what the caller says, what the job's
 // template says, or both when they agree.
 func tenantFor(j *manifest.Job, said string, input []byte, id string) (string, error) {
-	if said != "" {
-		if err := checkText("tenant", said, job.MaxTenant); err != nil {
-			return "", err
-		}
-	}
 	if j.Tenant.None {
 		return said, nil
 	}
@@ -61,7 +55,7 @@ func mismatch(j *manifest.Job, said, rendered string) error {
 // keyFor is the idempotency key of a run.
 func keyFor(j *manifest.Job, said string, input []byte, id string) (string, error) {
 	if said != "" {
-		return said, checkText("idempotency key", said, job.MaxKey)
+		return said, nil
 	}
 	key, err := j.Key.Render(input, id)
 	if err != nil {
@@ -91,26 +85,6 @@ func gateFor(j *manifest.Job, input []byte, id string) (string, error) {
 		}
 	}
 	return gate, nil
-}
-
-// checkText bounds a text that becomes part of a run's identity.
-func checkText(what, s string, most int) error {
-	if len(s) <= most && utf8.ValidString(s) && !hasNUL(s) {
-		return nil
-	}
-	return &abi.Error{
-		Code:    job.CodeKeyInvalid,
-		Message: fmt.Sprintf("the %s %q is not UTF-8 without NUL of at most %d bytes", what, clip(s, 64), most),
-	}
-}
-
-func hasNUL(s string) bool {
-	for i := range len(s) {
-		if s[i] == 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // refused names the job whose template could not be rendered.

@@ -79,7 +79,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) ([]Result, 
 
 // tooMany refuses a batch by its size.
 func tooMany(n int) error {
-	return invalid("a batch has %d entries; at most %d go in one", n, MaxEnqueue)
+	return invalid(fmt.Sprintf("send them in batches of at most %d", MaxEnqueue), "a batch has %d entries", n)
 }
 
 // entryTime is what an entry adds to the time that a write may take: a hundred

@@ -35,8 +35,8 @@ func (q *Queue) Stats(ctx context.Context) (store.Stats, error) { return q.store
 // says NoCompensate; then it is cancelled. Retention and By are the queue's to say.
 // Errors: X_JOB_NOT_FOUND, X_JOB_NOT_CANCELLABLE.
 func (q *Queue) Cancel(ctx context.Context, p store.CancelParams) (job.Run, error) {
-	if len(p.Reason) > job.MaxErrorText {
-		return job.Run{}, &abi.Error{Code: job.CodeInvalid, Message: "the reason is longer than 16 KiB"}
+	if err := job.CheckText(job.CodeInvalid, "reason", p.Reason, job.MaxErrorText); err != nil {
+		return job.Run{}, err
 	}
 	r, err := q.store.Get(ctx, p.ID)
 	if err != nil {
@@ -52,8 +52,8 @@ func (q *Queue) Cancel(ctx context.Context, p store.CancelParams) (job.Run, erro
 // Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live, or a step of a run that
 // was undone), X_JOB_DUPLICATE, X_INVALID, those of Enqueue for a fresh run.
 func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, error) {
-	if p.Attempts < 0 {
-		return job.Run{}, invalid("%d attempts cannot be made; at least 1 is", p.Attempts)
+	if err := job.CheckAttempts(p.Attempts); err != nil {
+		return job.Run{}, err
 	}
 	if p.By == "" {
 		p.By = Actor(ctx)

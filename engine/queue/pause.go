@@ -2,8 +2,6 @@ package queue
 
 import (
 	"context"
-	"fmt"
-	"unicode/utf8"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -23,11 +21,11 @@ func (q *Queue) SetPause(ctx context.Context, p store.PauseParams) (changed bool
 	if p.Kind != store.PauseTenant {
 		most = abi.MaxName
 	}
-	if len(p.Name) > most || !utf8.ValidString(p.Name) || hasNUL(p.Name) {
-		return false, invalid("the name of the %s is no text of at most %d bytes", p.Kind, most)
+	if err := job.CheckText(job.CodeInvalid, "name of the "+string(p.Kind), p.Name, most); err != nil {
+		return false, err
 	}
-	if len(p.Reason) > maxReason || !utf8.ValidString(p.Reason) || hasNUL(p.Reason) {
-		return false, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("the reason is no text of at most %d bytes", maxReason)}
+	if err := job.CheckText(job.CodeInvalid, "reason", p.Reason, maxReason); err != nil {
+		return false, err
 	}
 	if p.By == "" {
 		p.By = Actor(ctx)

@@ -2,7 +2,9 @@ package queue
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -114,7 +116,7 @@ func (q *Queue) declared(name string) (*manifest.Job, error) {
 	if !ok {
 		return nil, &abi.Error{
 			Code:    job.CodeUnknownJob,
-			Message: "no job is named \"" + clip(name, abi.MaxName) + "\"",
+			Message: fmt.Sprintf("no job is named %q", clip(name, 100)),
 			Fix:     "declare it under [jobs] in jobs.toml, or correct the name",
 		}
 	}
@@ -126,5 +128,5 @@ func clip(s string, most int) string {
 	if len(s) <= most {
 		return s
 	}
-	return s[:most] + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }

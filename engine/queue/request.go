@@ -122,6 +122,13 @@ func (q *Queue) prepare(r *Request, p *store.EnqueueParams) error {
 	if err != nil {
 		return err
 	}
+	asked := job.Asked{
+		Key: r.Key, Tenant: r.Tenant, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
+		RunAt: r.RunAt, Delay: r.Delay, Priority: r.Priority, MaxAttempts: r.MaxAttempts,
+	}
+	if err := asked.Check(); err != nil {
+		return err
+	}
 	tenant, err := tenantFor(j, r.Tenant, input, id)
 	if err != nil {
 		return err
@@ -129,7 +136,7 @@ func (q *Queue) prepare(r *Request, p *store.EnqueueParams) error {
 	key, err := keyFor(j, r.Key, input, id)
 	if err == nil && r.KeyPrefix != "" {
 		key = r.KeyPrefix + key
-		err = checkText("idempotency key", key, job.MaxKey)
+		err = job.CheckText(job.CodeKeyInvalid, "idempotency key", key, job.MaxKey)
 	}
 	if err != nil {
 		return err
@@ -144,41 +151,22 @@ func (q *Queue) prepare(r *Request, p *store.EnqueueParams) error {
 		RunAt: r.RunAt, Delay: r.Delay,
 		Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent, Minted: r.ID == "",
 	}
-	return overrides(r, p)
+	overrides(r, p)
+	return nil
 }
 
 // overrides applies what the request says instead of the declaration.
-func overrides(r *Request, p *store.EnqueueParams) error {
-	switch {
-	case r.Priority != nil && (*r.Priority < job.MinPriority || *r.Priority > job.MaxPriority):
-		return invalid("priority %d is outside %d to %d", *r.Priority, job.MinPriority, job.MaxPriority)
-	case r.MaxAttempts < 0:
-		return invalid("%d attempts cannot be made; at least 1 is", r.MaxAttempts)
-	case r.Delay < 0:
-		return invalid("a delay of %v lies in the past", r.Delay)
-	case r.Delay > MaxDelay:
-		return invalid("a delay of %v is longer than ten years", r.Delay)
-	case r.Delay > 0 && !r.RunAt.IsZero():
-		return invalid("a delay and an instant are given; say one of them")
-	case len(r.EnqueuedBy) > job.MaxTenant:
-		return invalid("enqueued_by has %d bytes; at most %d are kept", len(r.EnqueuedBy), job.MaxTenant)
-	case len(r.Traceparent) > 255:
-		return invalid("traceparent has %d bytes; a valid one has 55", len(r.Traceparent))
-	}
-	if y := r.RunAt.Year(); !r.RunAt.IsZero() && (y < 1970 || y > 9000) {
-		return invalid("run_at %s is no instant a run can be due at", r.RunAt.Format(time.RFC3339))
-	}
+func overrides(r *Request, p *store.EnqueueParams) {
 	if r.Priority != nil {
 		p.Priority = *r.Priority
 	}
 	if r.MaxAttempts > 0 {
 		p.MaxAttempts = r.MaxAttempts
 	}
-	return nil
 }
 
-func invalid(format string, args ...any) error {
-	return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+func invalid(fix, format string, args ...any) error {
+	return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...), Fix: fix}
 }
 
 // CheckInput reports why input cannot be a run's of j: it is not strict JSON of

@@ -37,6 +37,27 @@ func TestAHandlerThatTakesAnotherPathIsReported(t *testing.T) {
 	})
 }
 
+// Nor may it leave out what it recorded, and call that an end.
+func TestAHandlerThatReturnsWithoutItsRecordsIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			if t.Attempt.Meta.Attempt > 1 {
+				return "all well", nil
+			}
+			if _, err := t.Step("charge", func() (any, error) { return 1, nil }); err != nil {
+				return nil, err
+			}
+			return nil, errors.New("again")
+		}}, nil)
+		r.work(nil)
+		run := r.settles(r.enqueue("j"))
+		r.ended(run, job.Dead, job.CodeReplayDiverged, 2)
+		if !strings.Contains(run.Error.Message, `"charge"`) {
+			t.Errorf("%q does not name the step", run.Error.Message)
+		}
+	})
+}
+
 func TestAStartedRunStaysOnItsModuleAndANewOneTakesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		version := func(v string) enginetest.Handler {

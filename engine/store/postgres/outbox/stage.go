@@ -3,9 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -37,7 +35,8 @@ const MaxStage = 10_000
 // touched, so that it stays usable after a refusal. The rest is the relay's: a
 // row that it must refuse is parked with the reason.
 //
-// Errors: X_ID_INVALID, X_JOB_INPUT_INVALID, X_INVALID; X_DATABASE_SCHEMA where
+// Errors: X_ID_INVALID, X_JOB_INPUT_INVALID, X_JOB_KEY_INVALID, X_JOB_UNKNOWN for what
+// can be the name of none, X_INVALID; X_DATABASE_SCHEMA where
 // no outbox is installed, X_DATABASE_DENIED, and the driver's. After these the
 // transaction can only be rolled back.
 func EnqueueTx(ctx context.Context, tx pgx.Tx, r Request) (id string, err error) {
@@ -179,32 +178,23 @@ func checkRequest(r *Request, input []byte) (id pgtype.UUID, err error) {
 			Err:     err,
 		}
 	}
-	for _, t := range []struct {
-		what, text string
-		most       int
-	}{
-		{"name of the job", r.Job, abi.MaxName}, {"idempotency key", r.Key, job.MaxKey}, {"tenant", r.Tenant, job.MaxTenant},
-		{"text enqueued_by", r.EnqueuedBy, job.MaxTenant}, {"traceparent", r.Traceparent, 255},
-	} {
-		if len(t.text) > t.most || !utf8.ValidString(t.text) || strings.IndexByte(t.text, 0) >= 0 {
-			return id, errInvalid("the %s is not UTF-8 without NUL of at most %d bytes", t.what, t.most)
-		}
+	asked := job.Asked{
+		Key: r.Key, Tenant: r.Tenant, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
+		RunAt: r.RunAt, Delay: r.Delay, Priority: r.Priority, MaxAttempts: r.MaxAttempts,
 	}
-	switch y := r.RunAt.Year(); {
-	case r.Job == "":
-		return id, errInvalid("a job must be named")
-	case r.Priority != nil && (*r.Priority < job.MinPriority || *r.Priority > job.MaxPriority):
-		return id, errInvalid("priority %d is outside %d to %d", *r.Priority, job.MinPriority, job.MaxPriority)
-	case r.MaxAttempts < 0 || r.MaxAttempts > 1<<30:
-		return id, errInvalid("%d attempts cannot be made; at least 1 is", r.MaxAttempts)
-	case r.Delay < 0 || r.Delay > abi.MaxSleep:
-		return id, errInvalid("a delay of %v is not between nothing and ten years", r.Delay)
-	case r.Delay > 0 && !r.RunAt.IsZero():
-		return id, errInvalid("a delay and an instant are given; say one of them")
-	case !r.RunAt.IsZero() && (y < 1970 || y >= 9000):
-		return id, errInvalid("run_at %s is no instant a run can be due at", r.RunAt.Format(time.RFC3339))
-	case r.OnConflict != "" && r.OnConflict != Dedupe && r.OnConflict != Reject:
-		return id, errInvalid("%q says nothing about a conflict; it is %s or %s", string(r.OnConflict), Dedupe, Reject)
+	if err := asked.Check(); err != nil {
+		return id, err
+	}
+	if r.Job == "" {
+		return id, &abi.Error{Code: job.CodeUnknownJob, Message: "a job must be named", Fix: "name one that the queue's jobs.toml declares"}
+	}
+	if err := job.CheckText(job.CodeUnknownJob, "name of the job", r.Job, abi.MaxName); err != nil {
+		return id, err
+	}
+	if r.OnConflict != "" && r.OnConflict != Dedupe && r.OnConflict != Reject {
+		return id, &abi.Error{
+			Code: job.CodeInvalid, Message: fmt.Sprintf("%.64q says nothing about a conflict", string(r.OnConflict)), Fix: fmt.Sprintf("say %s or %s", Dedupe, Reject),
+		}
 	}
 	return id, nil
 }

@@ -15,3 +15,9 @@ type Verdict = queue.Verdict
 func (c *Client) EnqueueEach(ctx context.Context, requests []Request) ([]Verdict, error) {
 	return c.queue.EnqueueEach(ctx, requests)
 }
+
+// PublishEach publishes events that do not stand for each other, as a relay has
+// them; see queue.Queue.PublishEach.
+func (c *Client) PublishEach(ctx context.Context, events []Event) ([]Verdict, error) {
+	return c.queue.PublishEach(ctx, events)
+}

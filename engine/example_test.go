@@ -14,6 +14,7 @@ import (
 	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/postgres"
 )
 
@@ -182,6 +183,43 @@ func ExampleEnqueueTx() {
 	// Output:
 	// signed up: the card was declined / run: X_JOB_NOT_FOUND
 	// signed up: <nil> / run:
+}
+
+// An event that is published with the application's own transaction is there, and
+// has woken who waits for it, when that commits.
+func ExamplePublishTx() {
+	ctx := context.Background()
+	db, client := open(ctx)
+	defer db.Close()
+	conn, err := pgx.Connect(ctx, databaseURL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	if _, err := conn.Exec(ctx, "CREATE TABLE orders (id text, paid bool); INSERT INTO orders VALUES ('o-1', false)"); err != nil {
+		log.Fatal(err)
+	}
+
+	pay := func(order string, failure error) error {
+		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "UPDATE orders SET paid = true WHERE id = $1", order); err != nil {
+				return err
+			}
+			if _, err := engine.PublishTx(ctx, db, tx, engine.Event{Topic: "paid", Key: order, Tenant: "acme"}); err != nil {
+				return err
+			}
+			return failure
+		})
+	}
+	for _, failure := range []error{errors.New("the card was declined"), nil} {
+		err := pay("o-1", failure)
+		events, _ := client.Events(ctx, store.ListEventsParams{Topic: "paid"})
+		fmt.Println("paid:", err, "/ events:", len(events))
+	}
+
+	// Output:
+	// paid: the card was declined / events: 0
+	// paid: <nil> / events: 1
 }
 
 // Wait follows a run that a worker of another process works.

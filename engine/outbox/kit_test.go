@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -254,6 +255,10 @@ type queueFunc func(ctx context.Context, requests []queue.Request) ([]queue.Verd
 
 func (f queueFunc) EnqueueEach(ctx context.Context, requests []queue.Request) ([]queue.Verdict, error) {
 	return f(ctx, requests)
+}
+
+func (f queueFunc) PublishEach(context.Context, []queue.Event) ([]queue.Verdict, error) {
+	return nil, errors.New("a queue of runs alone")
 }
 
 // patience bounds a wait for something that must happen.

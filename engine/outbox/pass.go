@@ -59,7 +59,7 @@ func (r *Relay) claim(ctx context.Context) ([]store.Staged, error) {
 	return r.cfg.Outbox.Claim(ctx, store.StagedClaimParams{Relay: r.id, Limit: r.cfg.Batch, Lease: r.cfg.Lease})
 }
 
-// publish enqueues rows in order and answers verdicts of the first of them, all
+// publish enqueues and publishes rows in order and answers verdicts of the first of them, all
 // or, with an error, those before the first whose outcome is open. It ends before
 // the lease does: what is published later might be finished and forgotten by
 // then, and run a second time.
@@ -70,11 +70,48 @@ func (r *Relay) publish(ctx context.Context, rows []store.Staged, began time.Tim
 	}
 	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	requests := make([]queue.Request, len(rows))
-	for i := range rows {
+	verdicts := make([]queue.Verdict, 0, len(rows))
+	for len(verdicts) < len(rows) {
+		some, err := r.publishAlike(ctx, rows[len(verdicts):])
+		verdicts = append(verdicts, some...)
+		if err != nil {
+			return verdicts, err
+		}
+	}
+	return verdicts, nil
+}
+
+// publishAlike publishes the first rows as far as they are all runs, or all events.
+func (r *Relay) publishAlike(ctx context.Context, rows []store.Staged) ([]queue.Verdict, error) {
+	n := 1
+	for n < len(rows) && (rows[n].Event == nil) == (rows[0].Event == nil) {
+		n++
+	}
+	if rows[0].Event != nil {
+		events := make([]queue.Event, n)
+		for i := range events {
+			events[i] = event(&rows[i])
+		}
+		return r.cfg.Queue.PublishEach(ctx, events)
+	}
+	requests := make([]queue.Request, n)
+	for i := range requests {
 		requests[i] = request(&rows[i])
 	}
 	return r.cfg.Queue.EnqueueEach(ctx, requests)
+}
+
+// leastKeep is how long an event of an outbox is kept at least: its id must be known
+// for as long as a relay that died may have published it without saying so.
+const leastKeep = time.Hour
+
+// event is what a row that is one asks for.
+func event(s *store.Staged) queue.Event {
+	e := *s.Event
+	if e.Keep > 0 {
+		e.Keep = max(e.Keep, leastKeep)
+	}
+	return e
 }
 
 // request is what a row asks for. A delay counts from the staging, and is what is
@@ -136,7 +173,7 @@ func (r *Relay) settle(ctx context.Context, rows []store.Staged, verdicts []queu
 	return nil
 }
 
-// verdict is how a row ends.
+// verdict is how a row ends. An event has no run that stands for it.
 func verdict(s *store.Staged, v *queue.Verdict) store.StagedSettleParams {
 	p := store.StagedSettleParams{Ref: s.Ref(), RunID: v.ID}
 	switch {
@@ -149,7 +186,7 @@ func verdict(s *store.Staged, v *queue.Verdict) store.StagedSettleParams {
 				p.Reason += " (" + e.Fix + ")"
 			}
 		}
-	case s.OnConflict == store.ConflictReject && v.ID != s.ID:
+	case s.Event == nil && s.OnConflict == store.ConflictReject && v.ID != s.ID:
 		p.RunID, p.Code = "", job.CodeDuplicate
 		p.Reason = fmt.Sprintf("a live run of job %q holds the key: %s", s.Job, v.ID)
 	}

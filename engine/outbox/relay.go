@@ -16,9 +16,10 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-// Queue is where runs go: a *queue.Queue, or what passes on to one.
+// Queue is where runs and events go: a *queue.Queue, or what passes on to one.
 type Queue interface {
 	EnqueueEach(ctx context.Context, requests []queue.Request) ([]queue.Verdict, error)
+	PublishEach(ctx context.Context, events []queue.Event) ([]queue.Verdict, error)
 }
 
 // Defaults of a Config.

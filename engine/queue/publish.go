@@ -41,6 +41,66 @@ func (q *Queue) Publish(ctx context.Context, e Event) (Published, error) {
 	return Published{ID: p.ID, Seq: res.Seq, At: res.At, Woken: res.Woken, Deduped: res.Deduped && e.ID != ""}, nil
 }
 
+// PublishEach publishes events that do not stand for each other, as EnqueueEach
+// enqueues: a bad one is refused by its verdict and holds nobody up. It answers
+// verdicts in order, of all events or, with an error, of those before the first
+// whose outcome is open. Of a verdict, Refused and Deduped mean something.
+//
+// Errors: the store's.
+func (q *Queue) PublishEach(ctx context.Context, events []Event) ([]Verdict, error) {
+	verdicts := make([]Verdict, len(events))
+	for start := 0; start < len(events); {
+		var batch []store.EventParams
+		var at []int
+		end, bytes := start, 0
+		for ; end < len(events) && len(batch) < enqueueChunk && bytes < publishBytes; end++ {
+			p, err := PrepareEvent(events[end])
+			if err != nil {
+				verdicts[end].Refused = err
+				continue
+			}
+			batch, at, bytes = append(batch, p), append(at, end), bytes+len(p.Payload)
+		}
+		err := q.publishChunk(ctx, batch, func(i int, r store.EventResult) { verdicts[at[i]].Deduped = r.Deduped })
+		if err != nil && !transient(err) {
+			// Something in it does not suit the store: one by one tells what.
+			for i := range batch {
+				err = q.publishChunk(ctx, batch[i:i+1], func(_ int, r store.EventResult) { verdicts[at[i]].Deduped = r.Deduped })
+				if err != nil && entrysOwn(err) {
+					verdicts[at[i]].Refused, err = err, nil
+				}
+				if err != nil {
+					return verdicts[:at[i]], err
+				}
+			}
+		}
+		if err != nil {
+			return verdicts[:at[0]], err
+		}
+		start = end
+	}
+	return verdicts, nil
+}
+
+// publishBytes bounds the payloads of one write, but for its last.
+const publishBytes = 4 << 20
+
+func (q *Queue) publishChunk(ctx context.Context, batch []store.EventParams, each func(i int, r store.EventResult)) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
+	defer cancel()
+	results, err := q.store.Publish(ctx, batch)
+	if err != nil {
+		return err
+	}
+	for i, r := range results {
+		each(i, r)
+	}
+	return nil
+}
+
 // PrepareEvent checks an event and turns it into what a store publishes.
 // Errors: X_INVALID, X_ID_INVALID.
 func PrepareEvent(e Event) (store.EventParams, error) {

@@ -60,7 +60,7 @@ type OutboxRelay interface {
 
 // OutboxAdmin is what an operator asks of an outbox.
 type OutboxAdmin interface {
-	// ListStaged returns rows, those staged last first, without Input.
+	// ListStaged returns rows, those staged last first, without Input and Payload.
 	// Errors: X_INVALID for a state there is not, X_JOB_PAGE_INVALID.
 	ListStaged(ctx context.Context, p ListStagedParams) ([]Staged, error)
 	// RetryStaged stages rejected rows again, at their old place in the order,
@@ -102,6 +102,9 @@ const (
 // Staged is a row of an outbox.
 type Staged struct {
 	StageParams
+	// Event, when not nil, is what is staged in place of a run: of StageParams there
+	// is the ID alone then.
+	Event    *PublishParams
 	State    StagedState
 	StagedAt time.Time
 	// Age is how long ago it was staged, by the outbox's clock.
@@ -149,8 +152,8 @@ type StagedClaimParams struct {
 	Lease time.Duration
 }
 
-// StagedSettleParams ends one row: as published by the run RunID, or, with a
-// Code, as rejected.
+// StagedSettleParams ends one row: as published by the run RunID, which an event
+// has none of, or, with a Code, as rejected.
 type StagedSettleParams struct {
 	Ref    StagedRef
 	RunID  string

@@ -16,6 +16,7 @@ import (
 var (
 	qLockTopics   = named("lock_topics")
 	qPublish      = named("publish")
+	qPublishTx    = named("publish_tx")
 	qPublishNow   = named("publish_now")
 	qFindEvent    = named("find_event")
 	qSaveWaits    = named("save_waits")
@@ -97,6 +98,32 @@ func (s *Store) publishNow(ctx context.Context, batch []store.EventParams) (out 
 	}
 	s.woke(woken)
 	return out, nil
+}
+
+// PublishTx publishes a batch with the caller's transaction: it is there when that
+// commits, and who waits for it is woken then. It leaves the transaction usable
+// unless it fails.
+func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, batch []store.EventParams) error {
+	if len(batch) == 0 {
+		return nil
+	}
+	if err := checkEvents(batch); err != nil {
+		return err
+	}
+	var topics, payloads, keys, tenants []string
+	var keeps []int64
+	var by []*string
+	var ids []pgtype.UUID
+	for i := range batch {
+		p := &batch[i]
+		topics, payloads, keys, tenants = append(topics, p.Topic), append(payloads, string(p.Payload)), append(keys, p.Key), append(tenants, p.Tenant)
+		var who *string // the session's role
+		if p.By != "" {
+			who = &p.By
+		}
+		keeps, by, ids = append(keeps, max(ms(p.Keep), 1)), append(by, who), append(ids, idParam(p.ID))
+	}
+	return s.translate(s.run(ctx, tx, call{st: qPublishTx, args: []any{topics, payloads, keys, tenants, keeps, by, ids}}), false)
 }
 
 // scanPublished reads what a publish of one event answers.

@@ -41,6 +41,13 @@ WITH added AS (
 SELECT a.seq, a.published_at, w.queue IS NOT NULL, w.queue, w.tenant, w.priority
 FROM (VALUES (1)) one LEFT JOIN added a ON true LEFT JOIN woken w ON true
 
+-- name: publish_tx
+-- $1 topics, $2 payloads, $3 keys, $4 tenants, $5 ms to keep them, $6 by whom or
+-- NULL, $7 ids: in the caller's transaction, in order.
+SELECT {schema}.publish(u.topic, u.payload, u.key, u.tenant, u.keep * interval '1 millisecond', u.by_whom, u.id)
+FROM (SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::uuid[]) WITH ORDINALITY
+  u(topic, payload, key, tenant, keep, by_whom, id, ord) ORDER BY ord) u
+
 -- name: publish_now
 -- $1 topic, $2 payload, $3 key, $4 tenant, $5 ms to keep it, $6 by whom, $7 id:
 -- publish, with its lock, for a role that has no other right.

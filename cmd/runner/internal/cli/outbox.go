@@ -18,10 +18,10 @@ func newOutbox(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "outbox",
 		Short: "Look at what an application has staged, and stage again what was refused",
-		Long: `An application stages runs in its own Postgres database, in its own transactions, with
-select runner.enqueue(…); a process that serves with --outbox-url publishes them. A row
-is staged until then, published when a run stands for it, or rejected when none can be
-made of it: an unknown job, an input against the schema, another tenant's. A rejected
+		Long: `An application stages runs and events in its own Postgres database, in its own
+transactions, with select runner.enqueue(…) and runner.publish(…); a process that serves
+with --outbox-url publishes them. A row is staged until then, published when a run stands
+for it or the event is out, or rejected when neither can be made of it: an unknown job, an input against the schema, another tenant's. A rejected
 row holds nobody up and waits for a person.
 
 runner migrate outbox prepares a database for it.`,
@@ -69,7 +69,9 @@ func (e *env) withOutbox(ctx context.Context, t *target, fn func(context.Context
 // value that does not exist is absent. The input is the application's own.
 type stagedView struct {
 	ID          string            `json:"id"`
-	Job         string            `json:"job"`
+	Job         string            `json:"job,omitempty"`
+	Topic       string            `json:"topic,omitempty"`
+	KeepMS      int64             `json:"keep_ms,omitempty"`
 	State       store.StagedState `json:"state"`
 	Key         string            `json:"key,omitempty"`
 	Tenant      string            `json:"tenant,omitempty"`
@@ -90,11 +92,15 @@ type stagedView struct {
 }
 
 func viewStaged(s store.Staged) stagedView {
-	return stagedView{
+	v := stagedView{
 		ID: s.ID, Job: s.Job, State: s.State, Key: s.Key, Tenant: s.Tenant, RunAt: s.RunAt, DelayMS: s.Delay.Milliseconds(),
 		Priority: s.Priority, MaxAttempts: s.MaxAttempts, OnConflict: s.OnConflict, EnqueuedBy: s.EnqueuedBy, Traceparent: s.Traceparent,
 		StagedAt: s.StagedAt, Relay: s.Relay, Claims: s.Claim, SettledAt: s.SettledAt, RunID: s.RunID, Code: s.Code, Reason: s.Reason,
 	}
+	if e := s.Event; e != nil {
+		v.Topic, v.KeepMS, v.Key, v.Tenant, v.EnqueuedBy = e.Topic, e.Keep.Milliseconds(), e.Key, e.Tenant, e.By
+	}
+	return v
 }
 
 func newOutboxLs(e *env) *cobra.Command {
@@ -152,7 +158,11 @@ A page ends after --limit rows; --before with the last id of a page gives the ne
 func (e *env) printStaged(rows []store.Staged) {
 	t := table{head: []string{"ID", "JOB", "STATE", "AGE", "TENANT", "NOTE"}}
 	for _, r := range rows {
-		t.row(r.ID, r.Job, string(r.State), short(r.Age), r.Tenant, cut(noteOfStaged(r)))
+		what, tenant := r.Job, r.Tenant
+		if r.Event != nil {
+			what, tenant = "event "+r.Event.Topic, r.Event.Tenant
+		}
+		t.row(r.ID, what, string(r.State), short(r.Age), tenant, cut(noteOfStaged(r)))
 	}
 	t.print(e.Stdout, e.out, func(col int, text string) string {
 		if col != 2 {
@@ -173,6 +183,8 @@ func noteOfStaged(r store.Staged) string {
 	switch {
 	case r.State == store.Rejected:
 		return r.Code + ": " + r.Reason
+	case r.Event != nil:
+		return r.Event.Key
 	case r.State == store.Published && r.RunID != r.ID:
 		return "run " + r.RunID
 	}
@@ -265,11 +277,11 @@ func newMigrateOutbox(e *env) *cobra.Command {
 		Use:   "outbox",
 		Short: "Prepare an application's Postgres database for staging runs",
 		Long: `Install or upgrade the outbox of an application's Postgres database: a table and the
-function runner.enqueue, in a schema of their own (runner, unless the URL says
+functions runner.enqueue and runner.publish, in a schema of their own (runner, unless the URL says
 ?schema=NAME). The queue need not be in that database, and may be.
 
 Nobody but the owner may use it until a role is named: --enqueuer for one that stages
-runs, with the right to call enqueue and no other, and --relay for the one that
+runs and events, with the right to call these functions and no other, and --relay for the one that
 runner serve --outbox-url connects as. Running it again upgrades and grants what is
 missing; it takes nothing away.`,
 		Example: `  runner migrate outbox --database-url postgres://owner@db.example.com/shop

@@ -41,7 +41,8 @@ SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     SELECT object, CASE WHEN strpos(key, '\') = 0 THEN key ELSE (
       SELECT string_agg(CASE
         WHEN p[1] ~ '^\\u[dD][89abAB]..\\u' THEN chr(65536 + (('x0000' || substr(p[1], 3, 4))::bit(32)::integer - 55296) * 1024 + ('x0000' || substr(p[1], 9, 4))::bit(32)::integer - 56320)
-        WHEN p[1] ~ '^\\u([dD][89a-fA-F]|0000)' THEN lower(p[1])
+        WHEN p[1] ~ '^\\u[dD][89a-fA-F]' THEN chr(65533)
+        WHEN p[1] ~ '^\\u0000' THEN p[1]
         WHEN p[1] ~ '^\\u' THEN chr(('x0000' || substr(p[1], 3, 4))::bit(32)::integer)
         WHEN p[1] ~ '^\\[bfnrt]' THEN translate(substr(p[1], 2), 'bfnrt', E'\b\f\n\r\t')
         WHEN p[1] ~ '^\\' THEN substr(p[1], 2)

@@ -39,11 +39,11 @@ func (d *DB) Claim(ctx context.Context, p store.StagedClaimParams) ([]store.Stag
 
 // scanRow reads a row as {row} projects it, with the input behind it if asked.
 func scanRow(r pgx.Rows, input bool) (s store.Staged, seq int64, err error) {
-	var state, conflict string
+	var state, conflict, topic string
 	var runAt, settledAt *time.Time
-	var delay, age int64
+	var delay, age, keep int64
 	to := []any{
-		&seq, &s.ID, &state, &s.Job, &s.Key, &s.Tenant, &runAt, &delay,
+		&seq, &s.ID, &state, &s.Job, &topic, &keep, &s.Key, &s.Tenant, &runAt, &delay,
 		&s.Priority, &s.MaxAttempts, &conflict, &s.EnqueuedBy, &s.Traceparent,
 		&s.StagedAt, &age, &s.Relay, &s.Claim, &settledAt, &s.RunID, &s.Code, &s.Reason,
 	}
@@ -61,6 +61,13 @@ func scanRow(r pgx.Rows, input bool) (s store.Staged, seq int64, err error) {
 	}
 	if settledAt != nil {
 		s.SettledAt = settledAt.UTC()
+	}
+	if topic != "" {
+		// An event's columns are those of the run that it might have been.
+		s.Event = &store.PublishParams{
+			Topic: topic, Key: s.Key, Tenant: s.Tenant, Payload: s.Input, ID: s.ID, Keep: time.Duration(keep) * time.Millisecond, By: s.EnqueuedBy,
+		}
+		s.StageParams = store.StageParams{ID: s.ID}
 	}
 	return s, seq, nil
 }
@@ -89,7 +96,7 @@ func (d *DB) SettleStaged(ctx context.Context, batch []store.StagedSettleParams)
 	for i := range batch {
 		p := &batch[i]
 		err := c.add(p.Ref)
-		if err == nil && p.Code == "" {
+		if err == nil && p.Code == "" && p.RunID != "" {
 			runs[i], err = parseID(p.RunID)
 		}
 		if err != nil {

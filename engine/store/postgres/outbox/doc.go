@@ -1,6 +1,6 @@
 // Package outbox stages runs in an application's own Postgres database, inside
-// the application's transactions, for a relay to publish. It owns the function
-// enqueue and its table, their migrations, and the statements of a relay; it
+// the application's transactions, for a relay to publish. It owns the functions
+// enqueue and publish and their table, their migrations, and the statements of a relay; it
 // needs no queue in that database, and holds no policy: what may be published
 // is decided by engine/queue, when is decided by engine/outbox.
 //

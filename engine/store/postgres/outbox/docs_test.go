@@ -87,7 +87,7 @@ func TestExamplesOfThePage(t *testing.T) {
 			ran++
 		}
 	}
-	if ran != 5 {
+	if ran != 6 {
 		t.Errorf("%d blocks were run", ran)
 	}
 
@@ -104,6 +104,10 @@ func TestExamplesOfThePage(t *testing.T) {
 	}
 	var got []string
 	for _, r := range rows {
+		if r.Event != nil {
+			got = append(got, fmt.Sprint("event ", r.Event.Topic, " ", string(r.Event.Payload), " ", r.Event.Key))
+			continue
+		}
 		got = append(got, fmt.Sprint(r.Job, " ", string(r.Input), " ", r.Key, " ", r.Tenant, " ", r.Delay))
 	}
 	want := []string{
@@ -114,6 +118,7 @@ func TestExamplesOfThePage(t *testing.T) {
 		`send-mail {"to": "bob@example.org", "order": 5}   0s`,
 		`send-mail {"to": "carol@example.org", "order": 6}   0s`, // the trigger
 		`send-invoice {"order": 6}  carol@example.org 0s`,
+		`event order-shipped null 1`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("staged\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -125,7 +130,7 @@ func TestExamplesOfThePage(t *testing.T) {
 			ran++
 		}
 	}
-	if ran != 6 {
+	if ran != 7 {
 		t.Error("what removes it was not run")
 	}
 }
@@ -145,7 +150,7 @@ func TestGoExampleOfThePage(t *testing.T) {
 			}
 		}
 	}
-	if shown != 1 {
+	if shown != 2 {
 		t.Errorf("%d Go blocks", shown)
 	}
 
@@ -165,7 +170,7 @@ func TestGoExampleOfThePage(t *testing.T) {
 	if _, _, err := PlaceOrder(t.Context(), c, "ann@example.org"); err == nil {
 		t.Error("an order was placed in a table there is not")
 	}
-	if _, err := c.Exec(t.Context(), `create table shop_orders (id int generated always as identity, customer text not null)`); err != nil {
+	if _, err := c.Exec(t.Context(), `create table shop_orders (id int generated always as identity, customer text not null, shipped boolean)`); err != nil {
 		t.Fatal(err)
 	}
 	order, run, err := PlaceOrder(t.Context(), c, "ann@example.org")
@@ -178,5 +183,12 @@ func TestGoExampleOfThePage(t *testing.T) {
 	}
 	if staged != run || input != fmt.Sprintf(`{"order":%d,"to":"ann@example.org"}`, order) {
 		t.Errorf("staged %s %s for order %d and run %s", staged, input, order, run)
+	}
+	if err := ShipOrder(t.Context(), c, order); err != nil {
+		t.Fatal(err)
+	}
+	var topic, key string
+	if err := c.QueryRow(t.Context(), `select topic, key from runner.outbox where job is null`).Scan(&topic, &key); err != nil || topic != "order-shipped" || key != fmt.Sprint(order) {
+		t.Errorf("staged %s %s, %v", topic, key, err)
 	}
 }

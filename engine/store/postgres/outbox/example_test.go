@@ -41,3 +41,27 @@ func ExampleEnqueueTx() {
 	}
 	fmt.Println("order", order, "sends its mail in run", run)
 }
+
+// ShipOrder marks an order as shipped, and tells who waits for that.
+func ShipOrder(ctx context.Context, db *pgx.Conn, order int) error {
+	return pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `update shop_orders set shipped = true where id = $1`, order); err != nil {
+			return err
+		}
+		_, err := outbox.PublishTx(ctx, tx, outbox.Event{Topic: "order-shipped", Key: fmt.Sprint(order)})
+		return err
+	})
+}
+
+// The event of an order is published if the order is committed, and not otherwise.
+func ExamplePublishTx() {
+	ctx := context.Background()
+	db, err := pgx.Connect(ctx, "postgres://shop@db.example.com/shop")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close(ctx)
+	if err := ShipOrder(ctx, db, 42); err != nil {
+		log.Fatal(err)
+	}
+}

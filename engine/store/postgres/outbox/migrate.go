@@ -158,7 +158,7 @@ func (m *Migrator) step(ctx context.Context, c *pgx.Conn) (version int, err erro
 
 // GrantParams name roles that exist.
 type GrantParams struct {
-	Enqueuers []string // may call enqueue, and nothing else
+	Enqueuers []string // may call enqueue and publish, and nothing else
 	Relays    []string // may claim, settle, list and purge rows, and add or alter none
 }
 
@@ -196,8 +196,8 @@ GRANT SELECT ON {schema}.outbox_version, {schema}.outbox TO {role};
 GRANT UPDATE (state, claims, claimed_by, leased_until, settled_at, run_id, code, reason) ON {schema}.outbox TO {role};
 GRANT DELETE ON {schema}.outbox TO {role}`
 
-// enqueuerGrants let a role stage runs, for whatever tenant it says, and see
-// nothing of what is staged. {function} is one enqueue after the other.
+// enqueuerGrants let a role stage runs and events, for whatever tenant it says, and
+// see nothing of what is staged. {function} is one after the other.
 const enqueuerGrants = `
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT EXECUTE ON FUNCTION {function} TO {role}`
@@ -209,7 +209,7 @@ func (m *Migrator) grantRelay(ctx context.Context, tx pgx.Tx, role string) error
 
 func (m *Migrator) grantEnqueuer(ctx context.Context, tx pgx.Tx, role string) error {
 	rows, err := tx.Query(ctx, m.dial.fill(`SELECT p.oid::regprocedure::text FROM pg_catalog.pg_proc p
-		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = {schema_literal} AND p.proname = 'enqueue'`))
+		JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = {schema_literal} AND p.proname IN ('enqueue', 'publish')`))
 	if err != nil {
 		return err
 	}

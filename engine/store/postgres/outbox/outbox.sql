@@ -25,7 +25,7 @@ WITH picked AS MATERIALIZED (
 SELECT c.seq, {row}, c.input FROM claimed c ORDER BY c.seq
 
 -- define: row
-c.id::text, c.state, c.job, coalesce(c.key, ''), coalesce(c.tenant, ''), c.run_at, coalesce(c.delay_ms, 0),
+c.id::text, c.state, coalesce(c.job, ''), coalesce(c.topic, ''), coalesce(c.keep_ms, 0), coalesce(c.key, ''), coalesce(c.tenant, ''), c.run_at, coalesce(c.delay_ms, 0),
 c.priority, coalesce(c.max_attempts, 0), c.on_conflict, coalesce(c.enqueued_by, ''), coalesce(c.traceparent, ''),
 c.staged_at, greatest(0, extract(epoch FROM {now} - c.staged_at) * 1000)::bigint, coalesce(c.claimed_by, ''), c.claims,
 c.settled_at, coalesce(c.run_id::text, ''), coalesce(c.code, ''), coalesce(c.reason, '')

@@ -164,8 +164,14 @@ func refusalOf(err error) refusal {
 	return r
 }
 
+// maxSaid bounds a message that repeats something long, in bytes.
+const maxSaid = 2 << 10
+
 // oneLine keeps control characters of a hostile text (a job's name, a driver's
 // message) away from the terminal; line breaks stay, indented.
 func oneLine(s string) string {
+	if len(s) > maxSaid {
+		s = s[:maxSaid] + "…" // of a rune that is cut, printable leaves a sign
+	}
 	return strings.ReplaceAll(strings.TrimRight(printable(s), "\n"), "\n", "\n    ")
 }

@@ -31,7 +31,7 @@ func (e *env) follow(ctx context.Context, o opened, id string, timeout time.Dura
 		ctx, cancel = context.WithTimeoutCause(ctx, timeout, late)
 		defer cancel()
 	}
-	_, _ = fmt.Fprintf(e.Stderr, "run %s\n", id)
+	_, _ = fmt.Fprintf(e.Stderr, "run %.64s\n", cell(id))
 	run, err := e.watch(ctx, o, id)
 	if err != nil {
 		return err

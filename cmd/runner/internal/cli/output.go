@@ -48,19 +48,24 @@ func (s style) state(t string) string {
 	return t
 }
 
-// printable replaces control characters other than the line break and the tab,
-// so that a name or a message from elsewhere cannot drive the terminal.
+// printable replaces control characters other than the line break and the tab, and
+// those that reorder or hide what stands beside them, so that a name or a message
+// from elsewhere cannot drive the terminal, or look like another.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {
 			return r
 		}
-		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r) {
+		if unicode.IsControl(r) || r == utf8.RuneError || unicode.Is(unicode.Bidi_Control, r) || strings.ContainsRune(invisible, r) {
 			return '\uFFFD'
 		}
 		return r
 	}, s)
 }
+
+// invisible are separators of lines, and spaces without a width. Those that join
+// or part letters of a script are not among them.
+const invisible = "\u2028\u2029\u200b\u2060\ufeff"
 
 // cell is one line of printable text.
 func cell(s string) string {

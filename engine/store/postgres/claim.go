@@ -147,7 +147,7 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	}
 	var rows claimRows
 	err = s.write(ctx, func(q queryer) error {
-		rows = claimRows{all: make([]job.Run, 0, room), shares: make([]int, 0, room)}
+		rows = claimRows{worker: worker, all: make([]job.Run, 0, room), shares: make([]int, 0, room)}
 		var calls []call
 		if promote && !lanes {
 			calls = append(calls, promotion)
@@ -193,6 +193,7 @@ var beginning = pgtype.Timestamptz{InfinityModifier: pgtype.NegativeInfinity, Va
 
 // claimRows collects the rows of a claim.
 type claimRows struct {
+	worker       string // that claims
 	alive        bool
 	guarded      bool
 	now, nextDue time.Time
@@ -206,20 +207,38 @@ type claimRows struct {
 // full reports whether a tenant of the queue had all of its share.
 func (c *claimRows) full(queue string) bool { return len(c.fullOf[queue]) > 0 }
 
+// claimFacts are the columns of the claim itself, which the rows of runs leave out.
+const claimFacts = 5
+
 func (c *claimRows) scan(r *row) error {
-	c.alive, c.now, c.guarded, c.nextDue = r.bool(), r.time(), r.bool(), r.time()
-	c.took = time.Duration(r.int()) * time.Microsecond
-	if r.vals[r.i] == nil {
+	if r.vals[0] != nil {
+		c.alive, c.now, c.guarded, c.nextDue = r.bool(), r.time(), r.bool(), r.time()
+		c.took = time.Duration(r.int()) * time.Microsecond
+		c.begun()
 		return nil
 	}
-	run, err := r.run()
-	if err != nil {
-		return err
-	}
+	r.i = claimFacts
+	run := job.Run{State: job.Running, Worker: c.worker}
+	r.identity(&run)
+	r.counts(&run)
+	run.RunAt, run.CreatedAt, run.StartedAt = r.time(), r.time(), r.time()
+	r.history(&run)
+	run.Steps = int(r.int())
+	run.Gate = r.text()
 	c.shares = append(c.shares, int(r.int()))
 	run.Input = r.bytes()
 	c.all = append(c.all, run)
 	return nil
+}
+
+// begun dates the runs, of which the row of the claim comes last.
+func (c *claimRows) begun() {
+	for i := range c.all {
+		r := &c.all[i]
+		if r.ClaimedAt = c.now; r.StartedAt.IsZero() {
+			r.StartedAt = c.now
+		}
+	}
 }
 
 // sort fills runs: each tenant's in their order. Mostly they come that way, and

@@ -13,6 +13,8 @@ asked AS (
 )
 
 -- define: claim_tail
+-- A row for each run as it was, without what is the same for all, and at last one
+-- of the claim itself: what a row costs is a matter of its columns.
 taken AS (
   DELETE FROM {schema}.waiting w USING picked p WHERE w.ctid = p.tid
   RETURNING w.*, p.share
@@ -23,20 +25,22 @@ taken AS (
     run_at, created_at, coalesce(started_at, {now}), {now}, $1, module, parent, enqueued_by, traceparent, error, progress, input, gate
   FROM taken
 )
-SELECT EXISTS (SELECT FROM alive) AS alive, {now} AS now,
+SELECT NULL::boolean AS alive, NULL::timestamptz AS now, NULL::boolean AS guarded, NULL::timestamptz AS next_due, NULL::bigint AS took,
+  w.id, w.job, w.queue, w.tenant, w.key, w.priority, w.attempt + 1, w.max_attempts, w.claims + 1, w.orphans,
+  w.run_at, w.created_at, w.started_at, w.module, w.parent, w.enqueued_by, w.traceparent, w.error, w.progress,
+  CASE WHEN w.claims = 0 THEN 0 ELSE (SELECT count(*) FROM {schema}.steps s WHERE s.run_id = w.id) END AS steps,
+  w.gate, w.share, coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) AS input
+FROM taken w
+UNION ALL
+SELECT EXISTS (SELECT FROM alive), {now},
   EXISTS (SELECT FROM {schema}.pauses p WHERE p.paused_at IS NOT NULL AND p.kind <> 'queue')
-    OR EXISTS (SELECT FROM {schema}.openings o WHERE o.queue = ANY ($2)) AS guarded,
+    OR EXISTS (SELECT FROM {schema}.openings o WHERE o.queue = ANY ($2)),
   (SELECT min(d.run_at) FROM asked CROSS JOIN LATERAL (
      SELECT n.run_at FROM {schema}.waiting n
      WHERE n.queue = asked.queue AND n.state IN ('delayed', 'suspended') AND n.run_at > $5
-     ORDER BY n.run_at LIMIT 1) d) AS next_due,
-  (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint AS took,
-  w.id, w.job, w.queue, w.tenant, w.key, 'running'::text AS state, w.priority, w.attempt + 1, w.max_attempts, w.claims + 1, w.orphans,
-  w.run_at, w.created_at, coalesce(w.started_at, {now}), {now} AS claimed_at, NULL::timestamptz, NULL::timestamptz,
-  $1 AS holder, w.module, w.parent, w.enqueued_by, w.traceparent, w.error, w.progress,
-  CASE WHEN w.claims = 0 THEN 0 ELSE (SELECT count(*) FROM {schema}.steps s WHERE s.run_id = w.id) END AS steps,
-  w.gate, NULL::text AS at_gate, w.share, CASE WHEN w.id IS NOT NULL THEN coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) END AS input
-FROM (VALUES (1)) one LEFT JOIN taken w ON true
+     ORDER BY n.run_at LIMIT 1) d),
+  (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint,
+  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 
 -- name: claim
 -- $1 worker, $2 queues, $3 limits, $4 tenant that each queue served last or

@@ -42,6 +42,7 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 		{qClaim, []any{"w", []string{"q"}, []int32{batch}, []*string{nil}, beginning}},
 		{qPromote, []any{[]string{"q"}, beginning, batch}},
 		{qSettleDone, []any{none, texts, []int64{}, [][]byte{}, []int64{}, texts, texts}},
+		{qSettleAlike, []any{"w", none, []int64{}, [][]byte{}, int64(0), nil}},
 		{qSettle, (&endings{}).args()},
 		{qSettledBefore, []any{none, texts, []int64{}}},
 		{qHold, []any{none, texts, []int64{}}},
@@ -130,6 +131,11 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 	})
 	run("settle done", func(tx pgx.Tx) error {
 		return s.runAll(ctx, tx, s.newSettling(settles, inOrder(batch), out).calls()...)
+	})
+	run("settle mixed", func(tx pgx.Tx) error {
+		mixed := settles[batch : 2*batch]
+		mixed[0].Retention = time.Hour
+		return s.runAll(ctx, tx, s.newSettling(mixed, inOrder(batch), out).calls()...)
 	})
 	run("settle", func(tx pgx.Tx) error { return s.runAll(ctx, tx, s.newSettling(rest, inOrder(batch), out).calls()...) })
 	run("check new", func(tx pgx.Tx) error {

@@ -135,32 +135,44 @@ func seenState(text string) job.State {
 	return job.State(text)
 }
 
-// run reads the columns of a run, without input and output. A state of another
-// build is an error that names the row.
-func (r *row) run() (job.Run, error) {
-	run := job.Run{
-		ID:     r.uuid(),
-		Job:    r.same(&r.job),
-		Queue:  r.same(&r.queue),
-		Tenant: r.same(&r.tenant),
-	}
+// identity reads id, job, queue, tenant and key.
+func (r *row) identity(run *job.Run) {
+	run.ID, run.Job, run.Queue, run.Tenant = r.uuid(), r.same(&r.job), r.same(&r.queue), r.same(&r.tenant)
 	switch key := r.next(); {
 	case len(key) > 0:
 		run.Key = dec(key)
 	case key != nil:
 		run.Key = run.ID // which is not written twice
 	}
+}
+
+// counts reads priority, attempt, max_attempts, claims and orphans.
+func (r *row) counts(run *job.Run) {
+	run.Priority, run.Attempt, run.MaxAttempts = int(r.int()), int(r.int()), int(r.int())
+	run.Claims, run.Orphans = r.int(), int(r.int())
+}
+
+// history reads module, parent, enqueued_by, traceparent, error and progress.
+func (r *row) history(run *job.Run) {
+	run.Module, run.Parent, run.EnqueuedBy, run.Traceparent = r.same(&r.module), r.uuid(), r.text(), r.text()
+	run.Error = r.failure()
+	if v := r.next(); v != nil {
+		run.Progress = *decode[job.Progress](r, v)
+	}
+}
+
+// run reads the columns of a run, without input and output. A state of another
+// build is an error that names the row.
+func (r *row) run() (job.Run, error) {
+	var run job.Run
+	r.identity(&run)
 	state := r.next()
 	for _, st := range job.States {
 		if string(st) == string(state) {
 			run.State = st
 		}
 	}
-	run.Priority = int(r.int())
-	run.Attempt = int(r.int())
-	run.MaxAttempts = int(r.int())
-	run.Claims = r.int()
-	run.Orphans = int(r.int())
+	r.counts(&run)
 	run.RunAt = r.time()
 	run.CreatedAt = r.time()
 	run.StartedAt = r.time()
@@ -168,14 +180,7 @@ func (r *row) run() (job.Run, error) {
 	run.FinishedAt = r.time()
 	run.ExpiresAt = r.time()
 	run.Worker = r.same(&r.worker)
-	run.Module = r.same(&r.module)
-	run.Parent = r.uuid()
-	run.EnqueuedBy = r.text()
-	run.Traceparent = r.text()
-	run.Error = r.failure()
-	if v := r.next(); v != nil {
-		run.Progress = *decode[job.Progress](r, v)
-	}
+	r.history(&run)
 	run.Steps = int(r.int())
 	run.Gate = r.text()
 	at := r.text()

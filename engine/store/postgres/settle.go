@@ -16,6 +16,7 @@ import (
 var (
 	qSettleDone    = named("settle_done")
 	qSettle        = named("settle")
+	qSettleAlike   = named("settle_done_alike")
 	qSettledBefore = named("settled_before")
 )
 
@@ -212,7 +213,38 @@ func (g *settling) calls() []call {
 	return append(g.logs.calls(), calls...)
 }
 
+// doneCall ends what is done: with less to send and to read if it is alike, which
+// mostly it is.
 func (g *settling) doneCall() call {
+	first := &g.batch[g.done[0]]
+	for _, i := range g.done {
+		p := &g.batch[i]
+		if p.Progress != nil || p.Ref.Worker != first.Ref.Worker || p.Retention != first.Retention || p.Module != first.Module {
+			return g.mixedCall()
+		}
+	}
+	n := len(g.done)
+	ids, claims, outputs := newArray(n, 16), newArray(n, 8), newArray(n, 32)
+	for _, i := range g.done {
+		p := &g.batch[i]
+		id, _ := parseUUID(p.Ref.RunID)
+		ids.bytes(id[:])
+		claims.int64(p.Ref.Claim)
+		outputs.bytes(p.Output)
+	}
+	args := []any{enc(first.Ref.Worker), ids, claims, outputs, ms(first.Retention), encOrNull(first.Module)}
+	return call{st: qSettleAlike, args: args, scan: g.isDone}
+}
+
+// isDone reads that one of those done has landed.
+func (g *settling) isDone(r *row) error {
+	i := g.done[r.int()-1]
+	g.out[i].Landed = true
+	g.freed(i)
+	return nil
+}
+
+func (g *settling) mixedCall() call {
 	n := len(g.done)
 	ids, workers, claims := newArray(n, 16), newArray(n, 36), newArray(n, 8)
 	outputs, keep, modules, progress := newArray(n, 32), newArray(n, 8), newArray(n, 8), newArray(n, 0)
@@ -239,12 +271,7 @@ func (g *settling) doneCall() call {
 			progress.null()
 		}
 	}
-	return call{st: qSettleDone, args: []any{ids, workers, claims, outputs, keep, modules, progress}, scan: func(r *row) error {
-		i := g.done[r.int()-1]
-		g.out[i].Landed = true
-		g.freed(i)
-		return nil
-	}}
+	return call{st: qSettleDone, args: []any{ids, workers, claims, outputs, keep, modules, progress}, scan: g.isDone}
 }
 
 // freed has others be told of the place that an entry left, if it says so.

@@ -5,17 +5,9 @@ forgotten AS (
   WHERE {key_of_u} AND k.run_id = u.id
 )
 
--- name: settle_done
--- $1 ids, $2 workers, $3 claims, $4 outputs, $5 retention in ms, 0 for ever,
--- $6 modules or NULL, $7 progress or NULL. The end of most attempts.
-WITH u AS MATERIALIZED (
-  SELECT u.* FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::text[], $7::text[]) WITH ORDINALITY
-    u(id, worker, claim, output, keep, module, progress, ord)
-), ended AS (
-  DELETE FROM {schema}.running r USING u
-  WHERE r.id {of_u} AND r.worker = u.worker AND r.claims = u.claim
-  RETURNING r.*, u.ord, u.output, u.keep, u.module AS new_module, u.progress AS new_progress
-), moved AS (
+-- define: done_tail
+-- of rows of ended
+moved AS (
   INSERT INTO {schema}.finished (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
     run_at, created_at, started_at, claimed_at, finished_at, expires_at, worker, module, parent, enqueued_by, traceparent,
     error, progress, input, output, gate)
@@ -33,6 +25,29 @@ WITH u AS MATERIALIZED (
   INSERT INTO {schema}.tally (queue, state, n) SELECT queue, 'done', count(*) FROM ended GROUP BY queue
 ), {forget_keys}
 SELECT ord FROM ended
+
+-- name: settle_done
+-- $1 ids, $2 workers, $3 claims, $4 outputs, $5 retention in ms, 0 for ever,
+-- $6 modules or NULL, $7 progress or NULL. The end of most attempts.
+WITH u AS (
+  SELECT u.* FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bytea[], $5::bigint[], $6::text[], $7::text[]) WITH ORDINALITY
+    u(id, worker, claim, output, keep, module, progress, ord)
+), ended AS (
+  DELETE FROM {schema}.running r USING u
+  WHERE r.id {of_u} AND r.worker = u.worker AND r.claims = u.claim
+  RETURNING u.ord, r.*, u.output, u.keep, u.module AS new_module, u.progress AS new_progress
+), {done_tail}
+
+-- name: settle_done_alike
+-- As settle_done, of one worker's and alike: $1 worker, $2 ids, $3 claims,
+-- $4 outputs, $5 retention, $6 module or NULL.
+WITH u AS (
+  SELECT u.* FROM unnest($2::uuid[], $3::bigint[], $4::bytea[]) WITH ORDINALITY u(id, claim, output, ord)
+), ended AS (
+  DELETE FROM {schema}.running r USING u
+  WHERE r.id {of_u} AND r.worker = $1 AND r.claims = u.claim
+  RETURNING u.ord, r.*, u.output, $5::bigint AS keep, $6::text AS new_module, NULL::text AS new_progress
+), {done_tail}
 
 -- name: settle
 -- $1 ids, $2 workers, $3 claims, $4 outcomes, $5 states, $6 delays in ms,

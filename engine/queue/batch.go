@@ -35,14 +35,18 @@ type batcher[P, R any] struct {
 	write   func(ctx context.Context, batch []P) ([]R, error)
 	size    func(*P) int
 	observe func(entries int)
-	again   func(*P)      // if not nil, prepares an entry to be written once more
-	limit   time.Duration // of one write; 0 is writeTimeout
+	// later, if not nil, reports whether an entry may wait for company while others
+	// are written: see take.
+	later func(*P) bool
+	again func(*P)      // if not nil, prepares an entry to be written once more
+	limit time.Duration // of one write; 0 is writeTimeout
 	// outlasts reports whether an error is waited out; nil is transient.
 	outlasts func(error) bool
 
 	mu      sync.Mutex
 	pending []entry[P, R]
 	writing bool
+	put     int             // writes that left entries for later
 	trouble error           // of the last try; nil once one succeeds
 	idle    []chan struct{} // closed when the writer has nothing left
 }
@@ -145,6 +149,12 @@ func (b *batcher[P, R]) run() {
 
 // take moves what fits one write from pending to batch. With mu held.
 func (b *batcher[P, R]) take(batch []entry[P, R]) []entry[P, R] {
+	if b.later != nil && b.put < maxPut {
+		if some := b.urgent(batch); len(some) > 0 {
+			return some
+		}
+	}
+	b.put = 0
 	n, bytes := 0, 0
 	for n < len(b.pending) && n < maxBatch {
 		bytes += b.size(&b.pending[n].p)
@@ -157,6 +167,41 @@ func (b *batcher[P, R]) take(batch []entry[P, R]) []entry[P, R] {
 	rest := copy(b.pending, b.pending[n:])
 	clear(b.pending[rest:])
 	b.pending = b.pending[:rest]
+	return batch
+}
+
+const (
+	// maxPut is how many writes an entry for later waits out at most.
+	maxPut = 3
+	// company is how many entries for later are worth what they add to a write.
+	company = 16
+)
+
+// urgent moves what cannot wait from pending to batch, if only a few can: what they
+// add to a write costs as much for one as for many, and the others would wait for
+// it, too. It moves nothing if all is to be written. With mu held.
+func (b *batcher[P, R]) urgent(batch []entry[P, R]) []entry[P, R] {
+	waits, bytes := 0, 0
+	for i := range b.pending {
+		if b.later(&b.pending[i].p) {
+			waits++
+		}
+		bytes += b.size(&b.pending[i].p)
+	}
+	if waits == 0 || waits >= company || waits == len(b.pending) || len(b.pending) > maxBatch || bytes > maxBatchBytes {
+		return nil
+	}
+	b.put++
+	left := b.pending[:0]
+	for _, e := range b.pending {
+		if b.later(&e.p) {
+			left = append(left, e)
+		} else {
+			batch = append(batch, e)
+		}
+	}
+	clear(b.pending[len(left):])
+	b.pending = left
 	return batch
 }
 

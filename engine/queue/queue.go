@@ -80,7 +80,7 @@ func New(cfg Config) *Queue {
 	}
 	if to, ok := q.store.(store.Recorder); ok {
 		q.together = true
-		q.records = batcher[record, recorded]{write: q.recordInto(to), size: recordSize, observe: func(int) {}, outlasts: mendable}
+		q.records = batcher[record, recorded]{write: q.recordInto(to), size: recordSize, later: func(r *record) bool { return r.settle != nil }, observe: func(int) {}, outlasts: mendable}
 	}
 	q.events = batcher[store.EventParams, store.EventResult]{
 		write:   q.store.Publish,

@@ -47,7 +47,7 @@ var rooms = []room{
 	{"engine/limit", []string{"engine/job"}, "limits are arithmetic over what a store has found"},
 	{"engine/metrics", []string{"engine/job"}, "recording has no policy"},
 	{"engine/trace", nil, "what the engine says of spans names no library that makes them"},
-	{"engine/store", []string{"engine/job", "engine/limit"}, "what a database promises must not depend on who uses it"},
+	{"engine/store", []string{"engine/job", "engine/limit", "engine/internal/runid"}, "what a database promises must not depend on who uses it"},
 	{"engine/store/storetest", []string{"engine/store", "engine/job", "engine/limit"}, "the suite pins the promises and nothing above them"},
 	{"engine/store/postgres/pgtest", nil, "it starts a server for tests and knows no schema"},
 	{"engine/store/postgres/outbox", []string{"engine/store", "engine/job", "engine/internal/sqltext"}, "an application's database has an outbox without a queue, and its program links nothing of one"},

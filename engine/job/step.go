@@ -1,6 +1,7 @@
 package job
 
 import (
+	"encoding/json"
 	"fmt"
 	"time"
 )
@@ -62,6 +63,14 @@ type Unwind struct {
 	// Cancelled says that the run ends cancelled, as someone asked, rather than by
 	// a failure of its own.
 	Cancelled bool `json:"cancelled,omitempty"`
+}
+
+// ParseUnwind reads the output of a record of KindUnwind.
+func ParseUnwind(output []byte) (u Unwind, err error) {
+	if err := json.Unmarshal(output, &u); err != nil {
+		return u, fmt.Errorf("the record of an unwind cannot be read: %w", err)
+	}
+	return u, nil
 }
 
 // Step is one record of a run's history. (run, Name) is unique; Seq is the

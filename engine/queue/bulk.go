@@ -100,6 +100,8 @@ type bulk struct {
 	p     BulkParams
 	res   BulkResult
 	taken map[liveKey]bool // keys that this operation made live, or would
+
+	unwinds map[string]job.Unwind // of the page's runs
 }
 
 // walk pages through the runs of the filter until the limit is spent and what
@@ -110,6 +112,9 @@ func (b *bulk) walk(ctx context.Context) error {
 	for {
 		runs, err := b.q.store.List(ctx, page)
 		if err != nil {
+			return err
+		}
+		if err := b.lookUp(ctx, runs); err != nil {
 			return err
 		}
 		for i := range runs {
@@ -132,6 +137,19 @@ func (b *bulk) walk(ctx context.Context) error {
 		}
 		page.After = runs[len(runs)-1].ID
 	}
+}
+
+// lookUp learns which runs of a page are undone, if the verb depends on it.
+func (b *bulk) lookUp(ctx context.Context, runs []job.Run) (err error) {
+	if b.p.Verb != Retry && b.p.Verb != Cancel {
+		return nil
+	}
+	ids := make([]string, len(runs))
+	for i := range runs {
+		ids[i] = runs[i].ID
+	}
+	b.unwinds, err = b.q.store.Unwinds(ctx, ids)
+	return err
 }
 
 // passed are refusals of a run that is not, any more, what the filter asked for.
@@ -167,8 +185,31 @@ func (b *bulk) move(ctx context.Context, r *job.Run) error {
 	return nil
 }
 
+// over reports whether a run that was undone, or is being undone, has had from the
+// verb what it can have: the fresh run of a retry, or a cancel.
+func (b *bulk) over(ctx context.Context, id string, u job.Unwind) (bool, error) {
+	if b.p.Verb == Cancel {
+		return u.Cancelled && !b.p.NoCompensate, nil
+	}
+	fresh, err := successor(id)
+	if err != nil {
+		return false, err
+	}
+	_, err = b.q.store.Get(ctx, fresh)
+	if abi.CodeOf(err) == job.CodeNotFound {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // count counts a run that the operation could act on but does not.
 func (b *bulk) count(ctx context.Context, r *job.Run) error {
+	if u, undone := b.unwinds[r.ID]; undone {
+		over, err := b.over(ctx, r.ID, u)
+		if over || err != nil {
+			return err
+		}
+	}
 	if b.p.Verb == Retry && r.Key != "" {
 		k := liveKey{r.Job, r.Tenant, r.Key}
 		held := b.taken[k]

@@ -2,8 +2,8 @@ package queue
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -58,23 +58,11 @@ func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, erro
 	if p.By == "" {
 		p.By = Actor(ctx)
 	}
-	undone, err := q.undone(ctx, p.ID)
-	if err != nil {
-		return job.Run{}, err
-	}
-	if undone {
+	r, err := q.store.Requeue(ctx, p)
+	if errors.Is(err, store.ErrUndone) && p.FromStep == "" {
 		return q.afresh(ctx, p)
 	}
-	return q.store.Requeue(ctx, p)
-}
-
-// undone reports whether a run's steps were, or began to be, undone.
-func (q *Queue) undone(ctx context.Context, id string) (bool, error) {
-	steps, err := q.store.ListSteps(ctx, id)
-	if err != nil {
-		return false, err
-	}
-	return slices.ContainsFunc(steps, func(s job.Step) bool { return s.Kind == job.KindUnwind }), nil
+	return r, err
 }
 
 // afresh enqueues a run in place of one that was undone.
@@ -82,13 +70,6 @@ func (q *Queue) afresh(ctx context.Context, p store.RequeueParams) (job.Run, err
 	r, err := q.store.Get(ctx, p.ID)
 	if err != nil {
 		return job.Run{}, err
-	}
-	if r.State.Live() || p.FromStep != "" {
-		return job.Run{}, &abi.Error{
-			Code:    job.CodeNotRequeueable,
-			Message: fmt.Sprintf("run %s is %s, and its steps were undone", r.ID, r.State),
-			Fix:     "let it end, then retry it without naming a step: a fresh run begins in its place",
-		}
 	}
 	fresh := Request{
 		Job: r.Job, Input: r.Input, Key: r.Key, Tenant: r.Tenant, Priority: &r.Priority, MaxAttempts: r.MaxAttempts,

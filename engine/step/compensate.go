@@ -44,10 +44,11 @@ func (a *Attempt) hydrateUnwind(ctx context.Context) error {
 				undone[strings.TrimPrefix(name, job.CompensationPrefix)] = struct{}{}
 			}
 		case job.KindUnwind:
-			a.unwind = &unwinding{failure: r.Error}
-			if err := json.Unmarshal(r.Output, &a.unwind.Unwind); err != nil {
-				return fmt.Errorf("the record of an unwind cannot be read: %w", err)
+			u, err := job.ParseUnwind(r.Output)
+			if err != nil {
+				return err
 			}
+			a.unwind = &unwinding{Unwind: u, failure: r.Error}
 		}
 	}
 	if a.unwind == nil && a.p.Run.Attempt > a.p.Run.MaxAttempts {

@@ -32,8 +32,9 @@ func (p CancelParams) Unwind(r *job.Run, u ToUndo) (*StepParams, error) {
 	}
 	unwind, failure := job.Unwind{From: r.Attempt}, u.Failure
 	if u.Unwind != nil {
-		if err := json.Unmarshal(u.Unwind, &unwind); err != nil {
-			return nil, fmt.Errorf("the record of an unwind cannot be read: %w", err)
+		var err error
+		if unwind, err = job.ParseUnwind(u.Unwind); err != nil {
+			return nil, err
 		}
 		if unwind.Cancelled {
 			return nil, &abi.Error{
@@ -63,13 +64,4 @@ func (p CancelParams) Detail() string {
 		return "nothing undone"
 	}
 	return p.Reason + ", nothing undone"
-}
-
-// NotCancellable refuses the cancel of a run that has ended.
-func NotCancellable(r *job.Run) error {
-	return &abi.Error{
-		Code:    job.CodeNotCancellable,
-		Message: fmt.Sprintf("run %s is %s already", r.ID, r.State),
-		Fix:     "only a run that has not ended can be cancelled",
-	}
 }

@@ -264,6 +264,9 @@ type Steps interface {
 	// ListSteps returns the records of a run ordered by Seq. An unknown run has
 	// none. Errors: X_JOB_ROW_STATUS_UNKNOWN for a record from another build.
 	ListSteps(ctx context.Context, runID string) ([]job.Step, error)
+	// Unwinds answers which of the runs were, or began to be, undone, and how. Runs
+	// that are not there are left out.
+	Unwinds(ctx context.Context, runIDs []string) (map[string]job.Unwind, error)
 	// SaveSteps writes each record with one fenced write, together with what
 	// the step enqueued, and answers in order. Entries are independent.
 	SaveSteps(ctx context.Context, batch []StepParams) ([]StepResult, error)
@@ -470,8 +473,9 @@ type Admin interface {
 	// Requeue makes a terminal run ready again with attempt 0, keeping id,
 	// claim ordinal and steps; Progress, Output and Orphans are cleared, and the
 	// record that a first attempt left out when it completed is added. Errors:
-	// X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live), X_JOB_DUPLICATE (another
-	// live run holds the key), X_INVALID (FromStep names no step).
+	// X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live, or undone: ErrUndone),
+	// X_JOB_DUPLICATE (another live run holds the key), X_INVALID (FromStep names no
+	// step).
 	Requeue(ctx context.Context, p RequeueParams) (job.Run, error)
 	// Promote makes a delayed run ready, due now if it was not; a ready one stays
 	// as it is. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_PROMOTABLE (suspended until a

@@ -12,6 +12,7 @@ import (
 	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -80,19 +81,42 @@ func TestACancelledRunIsUndoneLastStepFirst(t *testing.T) {
 	}
 }
 
-// (SG23)
+// (SG23, O4)
 func TestACancelWithoutCompensationEndsTheRunWhereItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &saga{last: func(tk *task) error { return tk.Sleep("nap", time.Hour) }}
 		r := newRig(t, handlers{"j": s.run}, compensates(3))
-		r.work(nil)
-		id := r.enqueue("j")
+		w := r.work(nil)
+		for range 2 {
+			r.enqueue("j")
+		}
+		last := r.enqueue("j")
 		time.Sleep(time.Second)
-		if run := r.cancel(store.CancelParams{ID: id, NoCompensate: true}); run.State != job.Cancelled {
+		w.Stop()
+		bulk := func(p queue.BulkParams, moved, undoing, remaining int) {
+			t.Helper()
+			p.Verb = queue.Cancel
+			res, err := r.queue.Bulk(t.Context(), p)
+			if err != nil || len(res.Moved) != moved || len(res.Undoing) != undoing || res.Remaining != remaining {
+				t.Errorf("a bulk cancel answered %+v, %v", res, err)
+			}
+		}
+		asleep, ready := store.ListParams{State: job.Suspended}, store.ListParams{State: job.Ready}
+		bulk(queue.BulkParams{Filter: asleep, Limit: 1, NoCompensate: true}, 1, 0, 2)
+		if run := r.cancel(store.CancelParams{ID: last, NoCompensate: true}); run.State != job.Cancelled {
 			t.Errorf("answered as %s", run.State)
 		}
+		bulk(queue.BulkParams{Filter: asleep}, 1, 1, 0)
+		// That one is being undone: there is nothing more to it, but to end that.
+		bulk(queue.BulkParams{Filter: ready, DryRun: true}, 0, 0, 0)
+		bulk(queue.BulkParams{Filter: ready}, 0, 0, 0)
+		bulk(queue.BulkParams{Filter: ready, NoCompensate: true}, 1, 0, 0)
 		time.Sleep(2 * time.Hour)
-		s.want(t, "flight", "hotel")
+		r.work(nil)
+		time.Sleep(2 * time.Hour)
+		if n := s.do("last"); n != 7 { // three runs have booked, and nothing is undone
+			t.Errorf("did %q", s.did)
+		}
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -330,6 +331,12 @@ func TestARetryOfARunThatWasUndoneIsAFreshRun(t *testing.T) {
 			t.Errorf("answered run %s with parent %s", fresh.ID, fresh.Parent)
 		}
 		r.ended(r.settles(fresh.ID), job.Done, "", 1)
+		for _, dry := range []bool{true, false} { // nothing is left to be done
+			res, err := r.queue.Bulk(t.Context(), queue.BulkParams{Verb: queue.Retry, Filter: store.ListParams{State: job.Dead}, DryRun: dry})
+			if err != nil || len(res.Moved)+res.Blocked+res.Remaining != 0 {
+				t.Errorf("a bulk retry answered %+v, %v", res, err)
+			}
+		}
 		// The first one is still dead: a retry of all dead runs must not run it anew
 		// each time.
 		if again, err := r.queue.Retry(t.Context(), store.RequeueParams{ID: id}); abi.CodeOf(err) != job.CodeNotRequeueable || !strings.Contains(err.Error(), fresh.ID) {

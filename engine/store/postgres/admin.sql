@@ -70,7 +70,7 @@ SELECT id, 'compensate', nextval({step_ordinal}), 'unwind', 'completed', 0, {now
 -- name: let_go
 -- $1 id, $2 worker, $3 claim, which a cancel has ended to have the run undone
 UPDATE {schema}.waiting w SET state = 'ready', run_at = {now}
-WHERE w.id = $1 AND w.claims = $3 AND w.state = 'suspended' AND EXISTS (
+WHERE w.id = $1 AND w.claims = $3 AND w.state = 'suspended' AND w.run_at > {now} AND EXISTS (
   SELECT FROM {schema}.attempts a
   WHERE a.run_id = $1 AND a.claim = $3 AND a.worker = $2 AND a.outcome = 'unwinding' AND NOT a.reported)
 RETURNING w.queue, w.tenant, w.priority, w.run_at

@@ -30,7 +30,7 @@ var waitingStates = []string{string(job.Ready), string(job.Delayed), string(job.
 // Cancel implements store.Admin.
 func (s *Store) Cancel(ctx context.Context, p store.CancelParams) (job.Run, error) {
 	if _, ok := parseUUID(p.ID); !ok {
-		return job.Run{}, errNotFound(p.ID)
+		return job.Run{}, store.NotFound(p.ID)
 	}
 	var c cancelled
 	err := s.inTx(ctx, func(tx pgx.Tx) error {
@@ -130,16 +130,7 @@ func (c *cancelled) unwind(ctx context.Context, p store.CancelParams) (did bool,
 	if c.run, err = c.s.get(ctx, c.tx, p.ID); err != nil {
 		return false, err
 	}
-	var undo store.ToUndo
-	var lease time.Duration // that its worker has left
-	err = c.s.run(ctx, c.tx, call{st: qToUndo, args: []any{idParam(p.ID), enc(c.run.Worker)}, scan: func(r *row) error {
-		undo.Undoable, undo.Unwind = r.bool(), r.bytes()
-		if f := r.failure(); undo.Unwind != nil {
-			undo.Failure = &f
-		}
-		lease = time.Duration(r.int()) * time.Millisecond
-		return nil
-	}})
+	undo, lease, err := c.s.toUndo(ctx, c.tx, &c.run)
 	if err != nil {
 		return false, err
 	}
@@ -166,6 +157,20 @@ func (c *cancelled) unwind(ctx context.Context, p store.CancelParams) (did bool,
 	}
 	c.woken = append(c.woken, restingOf(&c.run))
 	return true, nil
+}
+
+// toUndo is what a run's history says of undoing it, and how long a lease its worker
+// has left.
+func (s *Store) toUndo(ctx context.Context, tx pgx.Tx, run *job.Run) (u store.ToUndo, lease time.Duration, err error) {
+	err = s.run(ctx, tx, call{st: qToUndo, args: []any{idParam(run.ID), enc(run.Worker)}, scan: func(r *row) error {
+		u.Undoable, u.Unwind = r.bool(), r.bytes()
+		if f := r.failure(); u.Unwind != nil {
+			u.Failure = &f
+		}
+		lease = time.Duration(r.int()) * time.Millisecond
+		return nil
+	}})
+	return u, lease, err
 }
 
 // restingOf is a run that waits to be claimed.

@@ -41,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 	for _, q := range p.Queues {
 		switch {
 		case q.Limit < 0:
-			return store.ClaimResult{}, errInvalid("the claim limit of queue %s is %d; 0 takes none", q.Queue, q.Limit)
+			return store.ClaimResult{}, store.Invalid("the claim limit of queue %s is %d; 0 takes none", q.Queue, q.Limit)
 		case q.Limits.Empty():
 			left = append(left, queueClaim{q})
 		default:

@@ -17,7 +17,7 @@ var qDeleteRun = named("delete_run")
 func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, err error) {
 	id, ok := parseUUID(p.ID)
 	if !ok {
-		return out, errNotFound(p.ID)
+		return out, store.NotFound(p.ID)
 	}
 	var woken []resting
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
@@ -28,11 +28,7 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (out job.Run, 
 			}
 			was := out.State
 			if !out.State.Removable() {
-				return &abi.Error{
-					Code:    job.CodeNotRemovable,
-					Message: fmt.Sprintf("run %s is %s", out.ID, out.State),
-					Fix:     "cancel it first: runner jobs cancel " + out.ID,
-				}
+				return store.NotRemovable(&out)
 			}
 			if out.State.Live() {
 				// Who waits for it hears of it, and who it waits for ends with it.

@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -42,10 +41,10 @@ func newEntries(batch []store.EnqueueParams) (*entries, error) {
 		b.new = b.new && p.Minted
 		var ok bool
 		if b.ids[i], ok = parseUUID(p.ID); !ok {
-			return nil, &abi.Error{Code: job.CodeIDInvalid, Message: "the id " + p.ID + " is not a lower-case UUID"}
+			return nil, store.NoID("id", p.ID)
 		}
 		if _, ok := parseUUID(p.Parent); !ok && p.Parent != "" {
-			return nil, &abi.Error{Code: job.CodeIDInvalid, Message: "the parent " + p.Parent + " is not a lower-case UUID"}
+			return nil, store.NoID("parent", p.Parent)
 		}
 		if p.Key == "" {
 			continue

@@ -151,14 +151,6 @@ func (s *Store) fromServer(pg *pgconn.PgError) error {
 	return e
 }
 
-func errNotFound(id string) error {
-	return &abi.Error{Code: job.CodeNotFound, Message: fmt.Sprintf("no run has the id %q", id), Fix: "list runs with `runner jobs ls`"}
-}
-
-func errInvalid(format string, args ...any) error {
-	return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...)}
-}
-
 // errRowStatus refuses one row that another build wrote.
 func errRowStatus(column, value, id string) error {
 	return &abi.Error{

@@ -33,7 +33,7 @@ func (s *Store) Publish(ctx context.Context, batch []store.EventParams) (out []s
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	if err := checkEvents(batch); err != nil {
+	if err := store.CheckEvents(batch); err != nil {
 		return nil, err
 	}
 	if s.onlyPublishes.Load() && !publishedByRuns(batch) {
@@ -107,7 +107,7 @@ func (s *Store) PublishTx(ctx context.Context, tx pgx.Tx, batch []store.EventPar
 	if len(batch) == 0 {
 		return nil
 	}
-	if err := checkEvents(batch); err != nil {
+	if err := store.CheckEvents(batch); err != nil {
 		return err
 	}
 	var topics, payloads, keys, tenants []string
@@ -139,21 +139,6 @@ func scanPublished(res *store.EventResult, woken *[]resting) func(r *row) error 
 }
 
 // checkEvents refuses what could not be stored as it is.
-func checkEvents(batch []store.EventParams) error {
-	for i := range batch {
-		p := &batch[i]
-		if _, ok := parseUUID(p.ID); !ok {
-			return &abi.Error{Code: job.CodeIDInvalid, Message: "the id " + p.ID + " is not a lower-case UUID"}
-		}
-		if _, ok := parseUUID(p.Run); !ok && p.Run != "" {
-			return &abi.Error{Code: job.CodeIDInvalid, Message: "the run " + p.Run + " is not a lower-case UUID"}
-		}
-		if p.Topic == "" || p.Keep <= 0 {
-			return errInvalid("an event of topic %q, kept for %v", p.Topic, p.Keep)
-		}
-	}
-	return nil
-}
 
 // lockTopics is the statement that locks topics and those of events. It must come
 // before any row of a run is locked.
@@ -320,7 +305,7 @@ func (s *Store) ListEvents(ctx context.Context, p store.ListEventsParams) (out [
 // PurgeEvents implements store.Events. It commits chunk by chunk.
 func (s *Store) PurgeEvents(ctx context.Context, limit int) (total int, err error) {
 	if limit < 0 {
-		return 0, errInvalid("purge of %d events", limit)
+		return 0, store.Invalid("purge of %d events", limit)
 	}
 	for left := limit; left > 0; {
 		chunk := min(left, purgeChunk)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 var (
@@ -40,7 +41,7 @@ func (s *Store) Get(ctx context.Context, id string) (out job.Run, err error) {
 func (s *Store) get(ctx context.Context, q queryer, id string) (out job.Run, err error) {
 	u, ok := parseUUID(id)
 	if !ok {
-		return out, errNotFound(id)
+		return out, store.NotFound(id)
 	}
 	found := false
 	err = s.run(ctx, q, call{st: qGetRun, args: []any{u.param()}, scan: func(r *row) error {
@@ -52,7 +53,7 @@ func (s *Store) get(ctx context.Context, q queryer, id string) (out job.Run, err
 		return nil
 	}})
 	if err == nil && !found {
-		err = errNotFound(id)
+		err = store.NotFound(id)
 	}
 	return out, err
 }

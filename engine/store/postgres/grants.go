@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // Role is what a database role is for.
@@ -35,7 +36,7 @@ func Grants(cfg Config, role Role, name string) (string, error) {
 	}
 	text, ok := defines["grants_"+string(role)]
 	if !ok {
-		return "", errInvalid("there are no grants for a role %q", role)
+		return "", store.Invalid("there are no grants for a role %q", role)
 	}
 	if name == "" || len(name) > maxRoleName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
 		return "", &abi.Error{

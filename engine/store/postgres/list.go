@@ -71,7 +71,7 @@ func listing(p store.ListParams) (l list, none bool, err error) {
 	}
 	if p.State != "" {
 		if l.state, err = job.ParseState(string(p.State)); err != nil {
-			return l, false, errInvalid("%v", err)
+			return l, false, store.Invalid("%v", err)
 		}
 	}
 	if p.Parent != "" {

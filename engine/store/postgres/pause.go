@@ -22,13 +22,8 @@ var (
 // SetPause implements store.Pauser. A claim that is under way when it is set may
 // still take runs; one that begins after it does not.
 func (s *Store) SetPause(ctx context.Context, p store.PauseParams) (changed bool, err error) {
-	switch p.Kind {
-	case store.PauseQueue, store.PauseJob, store.PauseTenant:
-	default:
-		return false, errInvalid("a pause of %q; a queue, a job or a tenant can be paused", string(p.Kind))
-	}
-	if p.Name == "" && p.Kind != store.PauseTenant {
-		return false, errInvalid("a pause of a %s without a name", p.Kind)
+	if err := p.Check(); err != nil {
+		return false, err
 	}
 	var queues []string
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
@@ -93,8 +88,8 @@ const agedLanes = 5000
 
 // Age implements store.Pauser.
 func (s *Store) Age(ctx context.Context, p store.AgeParams) (aged int, err error) {
-	if p.Limit < 0 || p.Waited <= 0 {
-		return 0, errInvalid("ageing of %d runs that waited %s", p.Limit, p.Waited)
+	if err := p.Check(); err != nil {
+		return 0, err
 	}
 	if p.Limit == 0 {
 		p.Limit = 1000

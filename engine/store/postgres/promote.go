@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -17,7 +15,7 @@ var qPromoteRun = named("promote_run")
 func (s *Store) Promote(ctx context.Context, p store.PromoteParams) (out job.Run, err error) {
 	id, ok := parseUUID(p.ID)
 	if !ok {
-		return out, errNotFound(p.ID)
+		return out, store.NotFound(p.ID)
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		// A run that is claimed meanwhile is not there any more, and refused below.
@@ -28,11 +26,7 @@ func (s *Store) Promote(ctx context.Context, p store.PromoteParams) (out job.Run
 			return err
 		}
 		if !out.State.Promotable() {
-			return &abi.Error{
-				Code:    job.CodeNotPromotable,
-				Message: fmt.Sprintf("run %s is %s", out.ID, out.State),
-				Fix:     "only a run that is delayed can be made due now",
-			}
+			return store.NotPromotable(&out)
 		}
 		e := store.AuditEntry{By: p.By, Verb: store.AuditPromote, Kind: store.AuditRun, Subject: out.ID}
 		if err := s.audit(ctx, tx, e); err != nil {

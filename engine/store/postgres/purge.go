@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // purgeChunk bounds the runs deleted in one transaction: a few milliseconds of
@@ -34,7 +36,7 @@ var (
 // for a vacuum to do, and is not bounded by limit.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	if limit < 0 {
-		return 0, errInvalid("purge of %d runs", limit)
+		return 0, store.Invalid("purge of %d runs", limit)
 	}
 	total := 0
 	if limit > 0 && s.weeks.due() {

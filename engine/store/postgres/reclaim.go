@@ -26,8 +26,8 @@ const defaultReclaim = 1000
 // looked at, so that nothing they claim can be missed and no renewal comes in
 // between; rows that others are busy with are left to the next call.
 func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.ReclaimResult, err error) {
-	if p.Limit < 0 || p.MaxOrphans < 0 {
-		return out, errInvalid("reclaim with limit %d and at most %d orphans", p.Limit, p.MaxOrphans)
+	if err := p.Check(); err != nil {
+		return out, err
 	}
 	if p.Limit == 0 {
 		p.Limit = defaultReclaim

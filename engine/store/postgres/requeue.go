@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -21,8 +20,8 @@ var (
 
 // Requeue implements store.Admin.
 func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run, err error) {
-	if p.Attempts < 0 {
-		return out, errInvalid("requeue with %d attempts", p.Attempts)
+	if err := p.Check(); err != nil {
+		return out, err
 	}
 	err = s.inTx(ctx, func(tx pgx.Tx) error {
 		if err := s.lockFinished(ctx, tx, p.ID); err != nil {
@@ -32,12 +31,12 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run
 		if err != nil {
 			return err
 		}
-		if !r.State.Requeueable() {
-			return &abi.Error{
-				Code:    job.CodeNotRequeueable,
-				Message: fmt.Sprintf("run %s is %s, not finished", r.ID, r.State),
-				Fix:     "cancel it first, or let it end",
-			}
+		undo, _, err := s.toUndo(ctx, tx, &r)
+		if err != nil {
+			return err
+		}
+		if err := store.Requeueable(&r, undo); err != nil {
+			return err
 		}
 		if err := s.retakeKey(ctx, tx, r); err != nil {
 			return err
@@ -73,7 +72,7 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run
 func (s *Store) lockFinished(ctx context.Context, q queryer, id string) error {
 	u, ok := parseUUID(id)
 	if !ok {
-		return errNotFound(id)
+		return store.NotFound(id)
 	}
 	return s.run(ctx, q, call{st: qLockFinished, args: []any{u.param()}})
 }
@@ -101,11 +100,7 @@ func (s *Store) retakeKey(ctx context.Context, tx pgx.Tx, r job.Run) error {
 		}
 		return fmt.Errorf("another run took its key: %w", errAgain)
 	}
-	return &abi.Error{
-		Code:    job.CodeDuplicate,
-		Message: fmt.Sprintf("run %s of job %s holds the key %q of run %s", holder, r.Job, r.Key, r.ID),
-		Fix:     "let that run end, or cancel it",
-	}
+	return store.KeyHeld(&r, holder)
 }
 
 // rewind deletes a step's record and those after it.
@@ -114,9 +109,5 @@ func (s *Store) rewind(ctx context.Context, tx pgx.Tx, r job.Run, step string) e
 	if err != nil || tag.RowsAffected() > 0 {
 		return err
 	}
-	return &abi.Error{
-		Code:    job.CodeInvalid,
-		Message: fmt.Sprintf("run %s has no step named %q", r.ID, step),
-		Fix:     "list its steps with `runner jobs show " + r.ID + "`",
-	}
+	return store.NoStep(&r, step)
 }

@@ -53,18 +53,7 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 func checkSettles(batch []store.SettleParams) (any bool, err error) {
 	for i := range batch {
 		p := &batch[i]
-		if !p.Outcome.Settles(p.To) {
-			return false, errInvalid("an attempt of run %s cannot be settled as %q to %q", p.Ref.RunID, p.Outcome, p.To)
-		}
-		if p.Step != nil {
-			if err := checkStep(p.Step); err != nil {
-				return false, err
-			}
-		}
-		if err := checkInvoke(p); err != nil {
-			return false, err
-		}
-		if _, err := newEntries(p.Enqueue); err != nil {
+		if err := p.Check(); err != nil {
 			return false, err
 		}
 		any = any || p.Step != nil && more(p.Step) || p.Invoke != nil || p.Invoked || len(p.Enqueue) > 0

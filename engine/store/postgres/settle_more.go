@@ -2,12 +2,10 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -195,11 +193,7 @@ func (s *Store) enqueueOf(ctx context.Context, tx pgx.Tx, st *store.StepParams, 
 	if !st.OutputEnqueued {
 		return b, st.Output, nil
 	}
-	named := make([]abi.EnqueueResult, len(b.results))
-	for i, e := range b.results {
-		named[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped && e.ID != st.Enqueue[i].ID}
-	}
-	output, err = json.Marshal(named)
+	output, err = st.Named(b.results)
 	return b, output, err
 }
 

@@ -15,6 +15,7 @@ import (
 
 var (
 	qListSteps = named("list_steps")
+	qUnwindsOf = named("unwinds_of")
 	qSaveSteps = named("save_steps")
 	qSaveNew   = named("save_new_steps")
 	qHold      = named("hold")
@@ -49,18 +50,19 @@ func (s *Store) ListSteps(ctx context.Context, runID string) (out []job.Step, er
 	return out, nil
 }
 
-func checkStep(p *store.StepParams) error {
-	if _, err := job.ParseStepStatus(string(p.Status)); err != nil {
-		return errInvalid("step %s: %v", p.Name, err)
-	}
-	if (p.Wait != nil) != (p.Status == job.StepWaiting && p.Kind == job.KindWait) {
-		return errInvalid("step %s is a %s that is %s, and waits for %+v", p.Name, p.Kind, p.Status, p.Wait)
-	}
-	if err := checkEvents(p.Publish); err != nil {
-		return err
-	}
-	_, err := newEntries(p.Enqueue)
-	return err
+// Unwinds implements store.Steps.
+func (s *Store) Unwinds(ctx context.Context, runIDs []string) (map[string]job.Unwind, error) {
+	out := map[string]job.Unwind{}
+	err := s.read(ctx, func(q queryer) error {
+		clear(out)
+		return s.run(ctx, q, call{st: qUnwindsOf, args: []any{uuidParams(runIDs)}, scan: func(r *row) error {
+			id := r.uuid()
+			u, err := job.ParseUnwind(r.bytes())
+			out[id] = u
+			return err
+		}})
+	})
+	return out, err
 }
 
 // more reports whether the record is more than a row of steps.
@@ -112,7 +114,7 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 // than a row of steps.
 func checkSteps(batch []store.StepParams) (any bool, err error) {
 	for i := range batch {
-		if err := checkStep(&batch[i]); err != nil {
+		if err := batch[i].Check(); err != nil {
 			return false, err
 		}
 		any = any || more(&batch[i])

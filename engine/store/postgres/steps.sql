@@ -4,6 +4,10 @@ SELECT name, row_number() OVER (ORDER BY ordinal), kind, status, attempts, wake_
   topic, event_key, place, child
 FROM {schema}.steps WHERE run_id = $1 ORDER BY ordinal
 
+-- name: unwinds_of
+-- $1 ids: the records which say that these runs are undone
+SELECT run_id, output FROM {schema}.steps WHERE run_id = ANY ($1::uuid[]) AND name = 'compensate' AND kind = 'unwind'
+
 -- define: upsert_step
 -- A record that exists keeps its place and when it began. A start that comes after
 -- the end changes nothing.

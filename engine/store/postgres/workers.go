@@ -24,7 +24,7 @@ var (
 // Register implements store.Workers.
 func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 	if p.ID == "" || ms(p.Lease) == 0 {
-		return errInvalid("worker %q with a lease of %s: it needs an id and a lease", p.ID, p.Lease)
+		return store.Invalid("worker %q with a lease of %s: it needs an id and a lease", p.ID, p.Lease)
 	}
 	queues := encAll(p.Queues)
 	return s.inTx(ctx, func(tx pgx.Tx) error {
@@ -35,7 +35,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 		}
 		tag, err := tx.Exec(ctx, s.text[qInsertWorker.index], enc(p.ID), enc(p.Host), int32(p.PID), queues, ms(p.Lease))
 		if err == nil && tag.RowsAffected() == 0 {
-			err = errInvalid("a worker with the id %s is registered already", p.ID)
+			err = store.Invalid("a worker with the id %s is registered already", p.ID)
 		}
 		return err
 	})
@@ -44,7 +44,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 // Renew implements store.Workers.
 func (s *Store) Renew(ctx context.Context, p store.RenewParams) (out store.RenewResult, err error) {
 	if ms(p.Lease) == 0 {
-		return out, errInvalid("worker %s renews a lease of %s", p.Worker, p.Lease)
+		return out, store.Invalid("worker %s renews a lease of %s", p.Worker, p.Lease)
 	}
 	var ids []pgtype.UUID
 	var claims []int64

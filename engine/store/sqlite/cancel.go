@@ -141,7 +141,7 @@ func (s *Store) LetGo(ctx context.Context, ref job.Ref) error {
 			return err
 		}
 		r, seq, err := tx.get(ref.RunID)
-		if err != nil || r.State != job.Suspended || r.Claims != ref.Claim {
+		if err != nil || r.State != job.Suspended || r.Claims != ref.Claim || toMS(r.RunAt) <= tx.now {
 			return err
 		}
 		q := tx.use(qUnwindRun)

@@ -58,7 +58,7 @@ func (s *Store) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResu
 	}
 	for _, q := range p.Queues {
 		if q.Limit < 0 {
-			return store.ClaimResult{}, errInvalid("the claim limit of queue %s is %d; 0 takes none", q.Queue, q.Limit)
+			return store.ClaimResult{}, store.Invalid("the claim limit of queue %s is %d; 0 takes none", q.Queue, q.Limit)
 		}
 	}
 	var out store.ClaimResult

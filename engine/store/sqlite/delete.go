@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -18,11 +16,7 @@ func (s *Store) Delete(ctx context.Context, p store.DeleteParams) (job.Run, erro
 			return err
 		}
 		if !r.State.Removable() {
-			return &abi.Error{
-				Code:    job.CodeNotRemovable,
-				Message: fmt.Sprintf("run %s is %s", r.ID, r.State),
-				Fix:     "cancel it first: runner jobs cancel " + r.ID,
-			}
+			return store.NotRemovable(&r)
 		}
 		ended := r.State
 		if r.State.Live() {

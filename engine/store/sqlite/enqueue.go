@@ -34,7 +34,7 @@ func (s *Store) EnqueueIf(ctx context.Context, batch []store.EnqueueParams, acce
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	if err := checkIDs(batch); err != nil {
+	if err := store.CheckIDs(batch); err != nil {
 		return nil, err
 	}
 	var out []store.EnqueueResult
@@ -48,20 +48,6 @@ func (s *Store) EnqueueIf(ctx context.Context, batch []store.EnqueueParams, acce
 		return nil, err
 	}
 	return out, nil
-}
-
-// checkIDs refuses what could not be stored as the id it is.
-func checkIDs(batch []store.EnqueueParams) error {
-	for i := range batch {
-		p := &batch[i]
-		if _, ok := parseUUID(p.ID); !ok {
-			return &abi.Error{Code: job.CodeIDInvalid, Message: "the id " + p.ID + " is not a lower-case UUID"}
-		}
-		if _, ok := parseUUID(p.Parent); !ok && p.Parent != "" {
-			return &abi.Error{Code: job.CodeIDInvalid, Message: "the parent " + p.Parent + " is not a lower-case UUID"}
-		}
-	}
-	return nil
 }
 
 // enqueue inserts a batch whose ids have been checked.

@@ -68,14 +68,6 @@ func (c Config) translate(err error) error {
 	return e
 }
 
-func errNotFound(id string) error {
-	return &abi.Error{Code: job.CodeNotFound, Message: fmt.Sprintf("no run has the id %q", id), Fix: "list runs with `runner jobs ls`"}
-}
-
-func errInvalid(format string, args ...any) error {
-	return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...)}
-}
-
 // errRowStatus refuses one row that another build wrote.
 func errRowStatus(table, column, value, id string) error {
 	return &abi.Error{

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -36,7 +35,7 @@ func (s *Store) Publish(ctx context.Context, batch []store.EventParams) ([]store
 	if len(batch) == 0 {
 		return nil, nil
 	}
-	if err := checkEvents(batch); err != nil {
+	if err := store.CheckEvents(batch); err != nil {
 		return nil, err
 	}
 	var out []store.EventResult
@@ -48,23 +47,6 @@ func (s *Store) Publish(ctx context.Context, batch []store.EventParams) ([]store
 		return nil, err
 	}
 	return out, nil
-}
-
-// checkEvents refuses what could not be stored as it is.
-func checkEvents(batch []store.EventParams) error {
-	for i := range batch {
-		p := &batch[i]
-		if _, ok := parseUUID(p.ID); !ok {
-			return &abi.Error{Code: job.CodeIDInvalid, Message: "the id " + p.ID + " is not a lower-case UUID"}
-		}
-		if _, ok := parseUUID(p.Run); !ok && p.Run != "" {
-			return &abi.Error{Code: job.CodeIDInvalid, Message: "the run " + p.Run + " is not a lower-case UUID"}
-		}
-		if p.Topic == "" || p.Keep <= 0 {
-			return errInvalid("an event of topic %q, kept for %v", p.Topic, p.Keep)
-		}
-	}
-	return nil
 }
 
 // publish adds events that have been checked and wakes who waits for them.
@@ -351,7 +333,7 @@ func (s *Store) ListEvents(ctx context.Context, p store.ListEventsParams) (out [
 // PurgeEvents implements store.Events. It commits chunk by chunk.
 func (s *Store) PurgeEvents(ctx context.Context, limit int) (total int, err error) {
 	if limit < 0 {
-		return 0, errInvalid("purge of %d events", limit)
+		return 0, store.Invalid("purge of %d events", limit)
 	}
 	for total < limit {
 		n, chunk := 0, min(limit-total, purgeChunk)

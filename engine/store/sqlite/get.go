@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 var (
@@ -28,7 +29,7 @@ func (s *Store) Get(ctx context.Context, id string) (job.Run, error) {
 func (c *conn) get(id string) (r job.Run, seq int64, err error) {
 	u, ok := parseUUID(id)
 	if !ok {
-		return r, 0, errNotFound(id)
+		return r, 0, store.NotFound(id)
 	}
 	q := c.use(qGetRun)
 	q.blob(u[:])
@@ -44,7 +45,7 @@ func (c *conn) get(id string) (r job.Run, seq int64, err error) {
 		return r, 0, err
 	}
 	if !found {
-		return r, 0, errNotFound(id)
+		return r, 0, store.NotFound(id)
 	}
 	return r, seq, nil
 }

@@ -23,21 +23,6 @@ var (
 	qChildrenOf        = named("children_of")
 )
 
-func checkInvoke(p *store.SettleParams) error {
-	if p.Invoke == nil {
-		return nil
-	}
-	if p.To != job.Suspended || p.Step != nil || p.Invoke.Most < 0 {
-		return errInvalid("run %s invokes and goes to %s", p.Ref.RunID, p.To)
-	}
-	for i := range p.Invoke.Start {
-		if err := checkIDs([]store.EnqueueParams{p.Invoke.Start[i].Run}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // InvokeDepth implements store.Events.
 func (s *Store) InvokeDepth(ctx context.Context, runID string, most int) (n int, err error) {
 	u, ok := parseUUID(runID)

@@ -82,7 +82,7 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 	if p.State != "" {
 		st, err := job.ParseState(string(p.State))
 		if err != nil {
-			return "", nil, false, errInvalid("%v", err)
+			return "", nil, false, store.Invalid("%v", err)
 		}
 		// The text itself, not a parameter: a partial index serves only a
 		// condition that it can see.

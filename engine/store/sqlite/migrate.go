@@ -62,7 +62,7 @@ func NewMigrator(cfg Config) (*Migrator, error) {
 		return nil, err
 	}
 	if cfg.memory() {
-		return nil, errInvalid("a database in memory cannot be migrated")
+		return nil, store.Invalid("a database in memory cannot be migrated")
 	}
 	return &Migrator{cfg: cfg}, nil
 }

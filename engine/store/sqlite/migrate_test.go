@@ -10,9 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
-	"github.com/ncruces/go-sqlite3"
 )
 
 func migrator(t *testing.T, cfg Config) *Migrator {

@@ -45,13 +45,8 @@ func (t *tx) paused() (queues map[string]bool, rest limit.Pauses, err error) {
 
 // SetPause implements store.Pauser.
 func (s *Store) SetPause(ctx context.Context, p store.PauseParams) (changed bool, err error) {
-	switch p.Kind {
-	case store.PauseQueue, store.PauseJob, store.PauseTenant:
-	default:
-		return false, errInvalid("a pause of %q; a queue, a job or a tenant can be paused", string(p.Kind))
-	}
-	if p.Name == "" && p.Kind != store.PauseTenant {
-		return false, errInvalid("a pause of a %s without a name", p.Kind)
+	if err := p.Check(); err != nil {
+		return false, err
 	}
 	err = s.w.do(ctx, func(tx *tx) error {
 		changed = false
@@ -126,8 +121,8 @@ type oldLane struct {
 // Age implements store.Pauser. It looks for what is old beside the writer, which
 // only changes it.
 func (s *Store) Age(ctx context.Context, p store.AgeParams) (aged int, err error) {
-	if p.Limit < 0 || p.Waited <= 0 {
-		return 0, errInvalid("ageing of %d runs that waited %s", p.Limit, p.Waited)
+	if err := p.Check(); err != nil {
+		return 0, err
 	}
 	if p.Limit == 0 {
 		p.Limit = 1000

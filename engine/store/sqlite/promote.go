@@ -2,9 +2,7 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -21,11 +19,7 @@ func (s *Store) Promote(ctx context.Context, p store.PromoteParams) (job.Run, er
 		}
 		due := r.State == job.Suspended && !fromMS(tx.now).Before(r.RunAt)
 		if !r.State.Promotable() && !due {
-			return &abi.Error{
-				Code:    job.CodeNotPromotable,
-				Message: fmt.Sprintf("run %s is %s", r.ID, r.State),
-				Fix:     "only a run that is delayed can be made due now",
-			}
+			return store.NotPromotable(&r)
 		}
 		if r.State != job.Ready {
 			r.State = job.Ready

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // purgeChunk bounds the runs deleted in one transaction: a few milliseconds,
@@ -26,7 +27,7 @@ var (
 // again; the file does not shrink.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	if limit < 0 {
-		return 0, errInvalid("purge of %d runs", limit)
+		return 0, store.Invalid("purge of %d runs", limit)
 	}
 	total := 0
 	for total < limit {

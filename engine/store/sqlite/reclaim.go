@@ -18,8 +18,8 @@ const defaultReclaim = 1000
 
 // Reclaim implements store.Workers.
 func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (store.ReclaimResult, error) {
-	if p.Limit < 0 || p.MaxOrphans < 0 {
-		return store.ReclaimResult{}, errInvalid("reclaim with limit %d and at most %d orphans", p.Limit, p.MaxOrphans)
+	if err := p.Check(); err != nil {
+		return store.ReclaimResult{}, err
 	}
 	if p.Limit == 0 {
 		p.Limit = defaultReclaim
@@ -79,7 +79,7 @@ func (t *tx) follow(buried []job.Run, of func(job.Run) ([]store.EnqueueParams, e
 		if err != nil {
 			return err
 		}
-		if err := checkIDs(runs); err != nil {
+		if err := store.CheckIDs(runs); err != nil {
 			return err
 		}
 		if _, err := t.enqueue(runs); err != nil {

@@ -2,10 +2,8 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -19,8 +17,8 @@ var (
 
 // Requeue implements store.Admin.
 func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, error) {
-	if p.Attempts < 0 {
-		return job.Run{}, errInvalid("requeue with %d attempts", p.Attempts)
+	if err := p.Check(); err != nil {
+		return job.Run{}, err
 	}
 	var out job.Run
 	err := s.w.do(ctx, func(tx *tx) error {
@@ -28,7 +26,7 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, er
 		if err != nil {
 			return err
 		}
-		if err := tx.requeueable(&r); err != nil {
+		if err := tx.requeueable(&r, seq); err != nil {
 			return err
 		}
 		from := int64(0)
@@ -77,24 +75,21 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, er
 	return out, nil
 }
 
-// requeueable refuses a live run, and one whose key another live run holds.
-func (t *tx) requeueable(r *job.Run) error {
-	if !r.State.Requeueable() {
-		return &abi.Error{
-			Code:    job.CodeNotRequeueable,
-			Message: fmt.Sprintf("run %s is %s, not finished", r.ID, r.State),
-			Fix:     "cancel it first, or let it end",
-		}
+// requeueable refuses a run that is live, was undone, or whose key another live run
+// holds.
+func (t *tx) requeueable(r *job.Run, seq int64) error {
+	undo, err := t.toUndo(seq)
+	if err != nil {
+		return err
+	}
+	if err := store.Requeueable(r, undo); err != nil {
+		return err
 	}
 	holder, _, err := t.findLive(r.Job, r.Tenant, r.Key)
 	if err != nil || holder == "" {
 		return err
 	}
-	return &abi.Error{
-		Code:    job.CodeDuplicate,
-		Message: fmt.Sprintf("run %s of job %s holds the key %q of run %s", holder, r.Job, r.Key, r.ID),
-		Fix:     "let that run end, or cancel it",
-	}
+	return store.KeyHeld(r, holder)
 }
 
 // stepSeq finds the place of a step in the run's history.
@@ -110,11 +105,7 @@ func (t *tx) stepSeq(r *job.Run, seq int64, step string) (int64, error) {
 		return 0, err
 	}
 	if place == 0 {
-		return 0, &abi.Error{
-			Code:    job.CodeInvalid,
-			Message: fmt.Sprintf("run %s has no step named %q", r.ID, step),
-			Fix:     "list its steps with `runner jobs show " + r.ID + "`",
-		}
+		return 0, store.NoStep(r, step)
 	}
 	return place, nil
 }

@@ -72,7 +72,7 @@ func (s *Store) FireSchedule(ctx context.Context, p store.FireParams) (store.Fir
 	if err := p.Check(); err != nil {
 		return store.FireResult{}, err
 	}
-	if err := checkIDs(p.Runs); err != nil {
+	if err := store.CheckIDs(p.Runs); err != nil {
 		return store.FireResult{}, err
 	}
 	var out store.FireResult

@@ -24,19 +24,7 @@ func (s *Store) Settle(ctx context.Context, batch []store.SettleParams) ([]store
 		return nil, nil
 	}
 	for i := range batch {
-		p := &batch[i]
-		if !p.Outcome.Settles(p.To) {
-			return nil, errInvalid("an attempt of run %s cannot be settled as %q to %q", p.Ref.RunID, p.Outcome, p.To)
-		}
-		if p.Step != nil {
-			if err := checkStep(p.Step); err != nil {
-				return nil, err
-			}
-		}
-		if err := checkInvoke(p); err != nil {
-			return nil, err
-		}
-		if err := checkIDs(p.Enqueue); err != nil {
+		if err := batch[i].Check(); err != nil {
 			return nil, err
 		}
 	}

@@ -2,15 +2,14 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 
-	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
 
 var (
 	qListSteps  = named("list_steps")
+	qUnwindOf   = named("unwind_of")
 	qUpsertStep = named("upsert_step")
 	qSetSteps   = named("set_steps")
 )
@@ -42,6 +41,39 @@ func (s *Store) ListSteps(ctx context.Context, runID string) ([]job.Step, error)
 	return out, nil
 }
 
+// Unwinds implements store.Steps.
+func (s *Store) Unwinds(ctx context.Context, runIDs []string) (map[string]job.Unwind, error) {
+	out := map[string]job.Unwind{}
+	err := s.read(ctx, func(c *conn) error {
+		clear(out)
+		for _, runID := range runIDs {
+			id, ok := parseUUID(runID)
+			if !ok {
+				continue
+			}
+			q := c.use(qUnwindOf)
+			q.blob(id[:])
+			var output []byte
+			if q.step() {
+				output = q.colBlob(0)
+			}
+			if err := q.end(); err != nil {
+				return err
+			}
+			if output == nil {
+				continue
+			}
+			u, err := job.ParseUnwind(output)
+			if err != nil {
+				return err
+			}
+			out[runID] = u
+		}
+		return nil
+	})
+	return out, err
+}
+
 func scanStep(q *call, runID string) (job.Step, error) {
 	text := q.colText(3)
 	status, err := job.ParseStepStatus(text)
@@ -62,7 +94,7 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 		return nil, nil
 	}
 	for i := range batch {
-		if err := checkStep(&batch[i]); err != nil {
+		if err := batch[i].Check(); err != nil {
 			return nil, err
 		}
 	}
@@ -89,19 +121,6 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 	return out, nil
 }
 
-func checkStep(p *store.StepParams) error {
-	if _, err := job.ParseStepStatus(string(p.Status)); err != nil {
-		return errInvalid("step %s: %v", p.Name, err)
-	}
-	if (p.Wait != nil) != (p.Status == job.StepWaiting && p.Kind == job.KindWait) {
-		return errInvalid("step %s is a %s that is %s, and waits for %+v", p.Name, p.Kind, p.Status, p.Wait)
-	}
-	if err := checkEvents(p.Publish); err != nil {
-		return err
-	}
-	return checkIDs(p.Enqueue)
-}
-
 // saveStep writes one record of a run that is held, and what it enqueues. h is
 // kept in step with the row.
 func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
@@ -124,12 +143,8 @@ func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
 		}
 	}
 	if p.OutputEnqueued {
-		ids := make([]abi.EnqueueResult, len(out.Enqueued))
-		for i, e := range out.Enqueued {
-			ids[i] = abi.EnqueueResult{ID: e.ID, Deduped: e.Deduped && e.ID != p.Enqueue[i].ID}
-		}
 		var err error
-		if output, err = json.Marshal(ids); err != nil {
+		if output, err = p.Named(out.Enqueued); err != nil {
 			return store.StepResult{}, err
 		}
 		out.Output = output

@@ -5,6 +5,11 @@ SELECT steps.name, steps.seq, kind, status, attempts, wake_at, steps.started_at,
 FROM runs INDEXED BY runs_id JOIN steps ON steps.run = runs.seq
 WHERE runs.id = ?1 ORDER BY steps.seq
 
+-- name: unwind_of
+-- ?1 id: the record which says that the run is undone
+SELECT steps.output FROM runs INDEXED BY runs_id JOIN steps ON steps.run = runs.seq
+WHERE runs.id = ?1 AND steps.name = 'compensate' AND steps.kind = 'unwind'
+
 -- name: upsert_step
 -- ?1 run … ?14 output, in the order of the columns. A record that exists keeps
 -- its seq and started_at; the answered seq says which it was. A start that comes

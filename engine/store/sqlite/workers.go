@@ -23,7 +23,7 @@ var (
 // Register implements store.Workers.
 func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 	if p.ID == "" || p.Lease <= 0 {
-		return errInvalid("worker %q with a lease of %s: it needs an id and a lease", p.ID, p.Lease)
+		return store.Invalid("worker %q with a lease of %s: it needs an id and a lease", p.ID, p.Lease)
 	}
 	queues, err := json.Marshal(p.Queues)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 			return err
 		}
 		if tx.db.Changes() == 0 {
-			return errInvalid("a worker with the id %s is registered already", p.ID)
+			return store.Invalid("a worker with the id %s is registered already", p.ID)
 		}
 		return nil
 	})
@@ -57,7 +57,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) error {
 // Renew implements store.Workers.
 func (s *Store) Renew(ctx context.Context, p store.RenewParams) (store.RenewResult, error) {
 	if p.Lease <= 0 {
-		return store.RenewResult{}, errInvalid("worker %s renews a lease of %s", p.Worker, p.Lease)
+		return store.RenewResult{}, store.Invalid("worker %s renews a lease of %s", p.Worker, p.Lease)
 	}
 	var out store.RenewResult
 	err := s.w.do(ctx, func(tx *tx) error {
@@ -75,7 +75,7 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (store.RenewResu
 			if err != nil {
 				return err
 			}
-			if !held && state.Live() {
+			if !held {
 				taken, err := tx.takenByCancel(ref)
 				if err != nil {
 					return err

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/storetest"
-	"github.com/ncruces/go-sqlite3"
 )
 
 func id(n int) string { return fmt.Sprintf("01970000-0000-7000-8000-%012x", n) }

@@ -28,6 +28,7 @@ type modelRun struct {
 	attempts []job.AttemptRecord
 	settled  map[int64]time.Time // claims that their own worker ended, and when the run was due then
 	worker   map[int64]string    // who held which claim
+	taken    map[int64]bool      // claims that a cancel ended, to have the run undone
 }
 
 type modelWorker struct{ expires time.Time }
@@ -72,7 +73,7 @@ func (m *model) enqueue(batch []store.EnqueueParams) []store.EnqueueResult {
 				ID: p.ID, Job: p.Job, Queue: p.Queue, Tenant: p.Tenant, Key: p.Key, State: state, Priority: p.Priority,
 				MaxAttempts: p.MaxAttempts, Input: p.Input, Parent: p.Parent, EnqueuedBy: p.EnqueuedBy, RunAt: runAt, CreatedAt: m.now,
 			},
-			settled: map[int64]time.Time{}, worker: map[int64]string{},
+			settled: map[int64]time.Time{}, worker: map[int64]string{}, taken: map[int64]bool{},
 		}
 		out[i] = store.EnqueueResult{ID: p.ID, State: state}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -21,7 +22,9 @@ func (m *model) renew(p store.RenewParams) store.RenewResult {
 		}
 		lost := store.LostRun{Ref: ref}
 		if r := m.runs[ref.RunID]; r != nil {
-			lost.State = r.State
+			if lost.State = r.State; r.taken[ref.Claim] && ref.Worker == p.Worker && r.worker[ref.Claim] == ref.Worker {
+				lost.State = job.Cancelled
+			}
 		}
 		out.Lost = append(out.Lost, lost)
 	}
@@ -89,12 +92,47 @@ func (m *model) cancel(p store.CancelParams) string {
 	case r.State.Terminal():
 		return job.CodeNotCancellable
 	}
-	var failure *job.Failure
-	if p.Reason != "" {
-		failure = &job.Failure{Code: job.CodeCancelled, Message: p.Reason}
+	record, err := p.Unwind(&r.Run, r.toUndo())
+	switch {
+	case err != nil:
+		return abi.CodeOf(err)
+	case record == nil:
+		m.end(r, job.Cancelled, time.Time{}, p.Retention, p.Failure())
+		return ""
 	}
-	m.end(r, job.Cancelled, time.Time{}, p.Retention, failure)
+	state, runAt, ref := job.Ready, m.now, job.Ref{RunID: r.ID, Worker: r.Worker, Claim: r.Claims}
+	if r.State == job.Running {
+		state = job.Suspended
+		if w := m.workers[r.Worker]; w != nil && w.expires.After(m.now) {
+			runAt = w.expires
+		}
+	}
+	m.saveStep(r, *record)
+	m.end(r, state, runAt, 0, p.Failure())
+	if state == job.Suspended {
+		m.record(r, ref, r.Attempt, job.Unwinding, runAt, p.Failure())
+		r.taken[ref.Claim] = true
+	}
 	return ""
+}
+
+func (r *modelRun) toUndo() (u store.ToUndo) {
+	for _, s := range r.steps {
+		switch {
+		case s.Kind == job.KindUnwind:
+			u.Unwind, u.Failure = s.Output, &s.Error
+		case s.Kind == job.KindUndoable && s.Status == job.StepCompleted:
+			u.Undoable = true
+		}
+	}
+	return u
+}
+
+func (m *model) letGo(ref job.Ref) {
+	r := m.runs[ref.RunID]
+	if r != nil && r.State == job.Suspended && r.RunAt.After(m.now) && r.Claims == ref.Claim && r.worker[ref.Claim] == ref.Worker && r.taken[ref.Claim] {
+		r.State, r.RunAt = job.Ready, m.now
+	}
 }
 
 func (m *model) requeue(p store.RequeueParams) string {
@@ -102,7 +140,7 @@ func (m *model) requeue(p store.RequeueParams) string {
 	switch {
 	case r == nil:
 		return job.CodeNotFound
-	case r.State.Live():
+	case r.State.Live() || r.toUndo().Unwind != nil:
 		return job.CodeNotRequeueable
 	case m.holder(r.Job, r.Tenant, r.Key) != nil:
 		return job.CodeDuplicate

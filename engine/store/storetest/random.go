@@ -122,7 +122,7 @@ func (x *random) step() {
 	}{
 		{"enqueue", 14, x.enqueueSome}, {"enqueue if", 3, x.enqueueIf}, {"enqueue for", 4, x.enqueueFor}, {"claim", 20, x.claimSome}, {"settle", 30, x.settleSome}, {"save step", 15, x.saveSome}, {"record", 15, x.recordSome},
 		{"renew", 6, x.renewSome}, {"register", 3, x.registerOne}, {"deregister", 1, x.deregisterOne}, {"reclaim", 3, x.reclaimSome},
-		{"cancel", 2, x.cancelOne}, {"requeue", 3, x.requeueOne}, {"promote", 2, x.promoteOne}, {"delete", 1, x.deleteOne}, {"purge", 1, x.purgeSome},
+		{"cancel", 3, x.cancelOne}, {"let go", 2, x.letGoOne}, {"requeue", 3, x.requeueOne}, {"promote", 2, x.promoteOne}, {"delete", 1, x.deleteOne}, {"purge", 1, x.purgeSome},
 		{"lead", 3, x.leadSome}, {"fire", 5, x.fireSome}, {"pause", 1, x.pauseOne}, {"release", 1, x.releaseSome}, {"forget", 1, x.forgetOne},
 		{"advance", 2, x.advance}, // the model's clock follows with the next step
 	} {

@@ -127,7 +127,7 @@ func (x *random) aFailure() *job.Failure {
 
 func (x *random) aStep() store.StepParams {
 	p := store.StepParams{
-		Name: pick(x, "a", "b", "c", "d"), Kind: job.KindStep, Attempts: x.rand.IntN(3), Output: fmt.Appendf(nil, "%d", x.n),
+		Name: pick(x, "a", "b", "c", "d"), Kind: pick(x, job.KindStep, job.KindStep, job.KindUndoable), Attempts: x.rand.IntN(3), Output: fmt.Appendf(nil, "%d", x.n),
 		Status: pick(x, job.StepCompleted, job.StepCompleted, job.StepStarted, job.StepFailed, job.StepRetrying),
 		Error:  x.aFailure(), Elapsed: pick(x, 0, time.Second), Module: pick(x, "", "", "m1", "m2"),
 	}
@@ -319,9 +319,17 @@ func (x *random) reclaimSome() {
 }
 
 func (x *random) cancelOne() {
-	p := store.CancelParams{ID: x.anyRun(), Reason: pick(x, "", "because"), Retention: pick(x, 0, 20*time.Second)}
+	p := store.CancelParams{ID: x.anyRun(), Reason: pick(x, "", "because"), Retention: pick(x, 0, 20*time.Second), NoCompensate: x.odds(4)}
 	_, err := x.db.Cancel(x.ctx, p)
 	x.same(x.m.cancel(p), abi.CodeOf(err))
+}
+
+func (x *random) letGoOne() {
+	ref := x.anyRef()
+	if err := x.db.LetGo(x.ctx, ref); err != nil {
+		x.Fatal(err)
+	}
+	x.m.letGo(ref)
 }
 
 func (x *random) requeueOne() {
@@ -362,7 +370,7 @@ type legalEnd struct {
 
 func legalOutcomes() []legalEnd {
 	var out []legalEnd
-	for _, o := range []job.Outcome{job.Completed, job.Slept, job.Retried, job.DeadLettered, job.Dropped, job.Interrupted, job.Deferred, job.Shed, job.Refused} {
+	for _, o := range []job.Outcome{job.Completed, job.Slept, job.Retried, job.DeadLettered, job.Dropped, job.Interrupted, job.Deferred, job.Shed, job.Refused, job.Unwinding, job.Undone} {
 		for _, s := range job.States {
 			if o.Settles(s) {
 				out = append(out, legalEnd{o, s})

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -238,6 +239,45 @@ var undoTests = []test{
 		if got := e.cancel(store.CancelParams{ID: r.ID, NoCompensate: true}); got.State != job.Cancelled || got.Error != failure {
 			e.Errorf("ended as %+v", got)
 		}
+	}},
+	// (SG22)
+	{"a run that was undone, or began to be, is not requeued", func(e *env) {
+		e.register("w")
+		undone, begun, plain := e.add(store.EnqueueParams{Key: "k"}), e.add(store.EnqueueParams{}), e.add(store.EnqueueParams{})
+		for _, r := range e.claim("w", 3) {
+			if r.ID != plain {
+				e.book(r)
+			}
+			e.cancel(store.CancelParams{ID: r.ID, Reason: "left"})
+		}
+		got, err := e.db.Unwinds(e.ctx, []string{undone, "?", plain, begun, uid(999)})
+		want := map[string]job.Unwind{undone: {From: 1, Cancelled: true}, begun: {From: 1, Cancelled: true}}
+		if d := cmp.Diff(want, got); d != "" || err != nil {
+			e.Errorf("unwinds (-want +got), %v:\n%s", err, d)
+		}
+		e.db.Advance(lease)
+		e.register("x")
+		for _, r := range e.claim("x", 2) {
+			e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Undone, To: job.Cancelled})
+		}
+		e.cancel(store.CancelParams{ID: e.booked("y", store.EnqueueParams{}).ID, NoCompensate: true})
+		holder := e.add(store.EnqueueParams{Key: "k"})
+		for _, p := range []store.RequeueParams{{ID: undone}, {ID: begun, Attempts: 3}, {ID: begun, FromStep: "book"}} {
+			before := e.get(p.ID)
+			_, err := e.db.Requeue(e.ctx, p)
+			e.wantRefused(err, job.CodeNotRequeueable)
+			if !errors.Is(err, store.ErrUndone) {
+				e.Errorf("refused with %v", err)
+			}
+			if d := cmp.Diff(before, e.get(p.ID)); d != "" {
+				e.Errorf("the refusal changed the run:\n%s", d)
+			}
+		}
+		_, err = e.db.Requeue(e.ctx, store.RequeueParams{ID: holder})
+		if e.wantRefused(err, job.CodeNotRequeueable); errors.Is(err, store.ErrUndone) {
+			e.Errorf("a live run was refused with %v", err)
+		}
+		e.requeue(store.RequeueParams{ID: plain})
 	}},
 	{"a child with something to undo is undone when its parent ends, or is cancelled", func(e *env) {
 		for _, end := range []string{"cancel", "undo", "no compensate", "done"} {

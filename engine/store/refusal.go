@@ -1,0 +1,85 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+)
+
+// The refusals of verbs, for every store.
+
+// ErrUndone marks the refusal to requeue a run that was, or began to be, undone.
+// Test with errors.Is.
+var ErrUndone = errors.New("the run's steps were undone")
+
+// NotFound says that no run has the id.
+func NotFound(id string) error {
+	return &abi.Error{Code: job.CodeNotFound, Message: fmt.Sprintf("no run has the id %q", id), Fix: "list runs with `runner jobs ls`"}
+}
+
+// NotCancellable refuses the cancel of a run that has ended.
+func NotCancellable(r *job.Run) error {
+	return &abi.Error{
+		Code:    job.CodeNotCancellable,
+		Message: fmt.Sprintf("run %s is %s already", r.ID, r.State),
+		Fix:     "only a run that has not ended can be cancelled",
+	}
+}
+
+// Requeueable refuses a live run, and one that was undone.
+func Requeueable(r *job.Run, u ToUndo) error {
+	switch {
+	case !r.State.Requeueable():
+		return &abi.Error{
+			Code:    job.CodeNotRequeueable,
+			Message: fmt.Sprintf("run %s is %s, not finished", r.ID, r.State),
+			Fix:     "cancel it first, or let it end",
+		}
+	case u.Unwind != nil:
+		return &abi.Error{
+			Code:    job.CodeNotRequeueable,
+			Message: fmt.Sprintf("run %s is %s, and its steps were undone", r.ID, r.State),
+			Fix:     "retry it without naming a step: a fresh run begins in its place",
+			Err:     ErrUndone,
+		}
+	}
+	return nil
+}
+
+// KeyHeld refuses to requeue a run whose key another live run holds.
+func KeyHeld(r *job.Run, holder string) error {
+	return &abi.Error{
+		Code:    job.CodeDuplicate,
+		Message: fmt.Sprintf("run %s of job %s holds the key %q of run %s", holder, r.Job, r.Key, r.ID),
+		Fix:     "let that run end, or cancel it",
+	}
+}
+
+// NoStep refuses to requeue a run from a step that it has no record of.
+func NoStep(r *job.Run, step string) error {
+	return &abi.Error{
+		Code:    job.CodeInvalid,
+		Message: fmt.Sprintf("run %s has no step named %q", r.ID, step),
+		Fix:     "list its steps with `runner jobs show " + r.ID + "`",
+	}
+}
+
+// NotPromotable refuses to promote a run.
+func NotPromotable(r *job.Run) error {
+	return &abi.Error{
+		Code:    job.CodeNotPromotable,
+		Message: fmt.Sprintf("run %s is %s", r.ID, r.State),
+		Fix:     "only a run that is delayed can be made due now",
+	}
+}
+
+// NotRemovable refuses to delete a run that is running.
+func NotRemovable(r *job.Run) error {
+	return &abi.Error{
+		Code:    job.CodeNotRemovable,
+		Message: fmt.Sprintf("run %s is %s", r.ID, r.State),
+		Fix:     "cancel it first: runner jobs cancel " + r.ID,
+	}
+}

@@ -28,30 +28,28 @@ const (
 const keeperTimeout = 15 * time.Second
 
 // loop makes passes until nothing more is to be claimed.
-func (r *Relay) loop(l *life) {
-	defer close(l.done)
-	defer l.abort()
+func (r *Relay) loop(l *loop.Life) {
 	defer r.cfg.Outbox.Wakes(r.Wake)()
 	w := &watch{r: r, backoff: loop.Backoff{Floor: pollFloor}}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for l.accepting.Err() == nil {
-		res, err := r.Pass(l.ctx)
+	for l.Accepting.Err() == nil {
+		res, err := r.Pass(l.Ctx)
 		if err != nil {
-			w.failed(l.ctx, err)
+			w.failed(l.Ctx, err)
 			// Wakes are not heeded: what fails would fail as often as they come.
-			loop.Sleep(l.accepting, loop.Jitter(pollFloor))
+			loop.Sleep(l.Accepting, loop.Jitter(pollFloor))
 			continue
 		}
 		w.worked()
-		w.keep(l.accepting, res)
+		w.keep(l.Accepting, res)
 		if res.Claimed > 0 {
 			w.backoff.Reset()
 			continue
 		}
 		timer.Reset(w.wait())
 		select {
-		case <-l.accepting.Done():
+		case <-l.Accepting.Done():
 		case <-r.kick:
 			w.backoff.Reset()
 		case <-timer.C:

@@ -2,14 +2,13 @@ package outbox
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/queue"
@@ -85,21 +84,11 @@ func (c Config) withDefaults() (Config, error) {
 // be started again after it was stopped.
 type Relay struct {
 	cfg  Config
-	id   string        // unique per process start
-	kick chan struct{} // capacity 1: there may be rows
-	one  sync.Mutex    // held by a pass: a relay has one batch at a time
+	id   string      // unique per process start
+	kick loop.Signal // there may be rows
+	one  sync.Mutex  // held by a pass: a relay has one batch at a time
 
-	mu   sync.Mutex
-	life *life // nil until started
-}
-
-// life is from a start to the stop after it.
-type life struct {
-	accepting context.Context // ends when no more is to be claimed
-	quiesce   context.CancelFunc
-	ctx       context.Context // ends when a pass is to be given up
-	abort     context.CancelFunc
-	done      chan struct{} // closed when the loop has ended
+	life loop.Service
 }
 
 // New returns a relay that has not begun. Errors: X_INVALID.
@@ -108,12 +97,7 @@ func New(cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	id := fmt.Sprintf("%.64s:%d:%s", host, os.Getpid(), rand.Text())
-	return &Relay{cfg: cfg, id: id, kick: make(chan struct{}, 1)}, nil
+	return &Relay{cfg: cfg, id: loop.Holder(), kick: loop.NewSignal()}, nil
 }
 
 // ID is the relay's name in the rows that it claims.
@@ -121,28 +105,15 @@ func (r *Relay) ID() string { return r.id }
 
 // Start begins to relay and returns. Errors: X_INVALID if it has begun.
 func (r *Relay) Start() error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.life != nil {
-		select {
-		case <-r.life.done:
-		default:
-			return &abi.Error{Code: job.CodeInvalid, Message: "the relay runs already"}
-		}
+	if !r.life.Start(r.loop) {
+		return &abi.Error{Code: job.CodeInvalid, Message: "the relay runs already"}
 	}
-	l := &life{done: make(chan struct{})}
-	l.ctx, l.abort = context.WithCancel(context.Background())
-	l.accepting, l.quiesce = context.WithCancel(l.ctx)
-	r.life = l
-	go r.loop(l)
 	return nil
 }
 
 // Quiesce has no more claimed, and returns at once.
 func (r *Relay) Quiesce() {
-	if l := r.current(); l != nil {
-		l.quiesce()
-	}
+	r.life.Quiesce()
 }
 
 // stopGrace is how long a pass that was given up may take to notice.
@@ -155,38 +126,16 @@ const stopGrace = 2 * settleTimeout
 //
 // Errors: X_DRAINING if a pass did not even notice that it was given up.
 func (r *Relay) Stop(ctx context.Context) error {
-	l := r.current()
-	if l == nil {
-		return nil
-	}
-	l.quiesce()
-	select {
-	case <-l.done:
-		return nil
-	case <-ctx.Done():
-	}
-	r.cfg.Logger.Warn("outbox.drain-abandoned", slog.String("fix", "give the drain more time; the rows are published by the next relay"))
-	l.abort()
-	timer := time.NewTimer(stopGrace)
-	defer timer.Stop()
-	select {
-	case <-l.done:
-		return nil
-	case <-timer.C:
+	ended := r.life.Stop(ctx, loop.StopParams{Grace: stopGrace, Abandoned: func() {
+		r.cfg.Logger.Warn("outbox.drain-abandoned", slog.String("fix", "give the drain more time; the rows are published by the next relay"))
+	}})
+	if !ended {
 		return &abi.Error{Code: job.CodeDraining, Message: "the relay was still waiting for a database when it had to end"}
 	}
-}
-
-func (r *Relay) current() *life {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.life
+	return nil
 }
 
 // Wake says that there may be rows. It does not block.
 func (r *Relay) Wake() {
-	select {
-	case r.kick <- struct{}{}:
-	default:
-	}
+	r.kick.Give()
 }

@@ -18,9 +18,7 @@ const (
 const releaseTimeout = 5 * time.Second
 
 // loop makes rounds until it is to end, then gives the leases up.
-func (s *Scheduler) loop(l *life) {
-	defer close(l.done)
-	defer l.abort()
+func (s *Scheduler) loop(l *loop.Life) {
 	defer s.release(l)
 	backoff := loop.Backoff{Floor: failFloor, Ceiling: failCeiling}
 	failures := 0
@@ -28,14 +26,14 @@ func (s *Scheduler) loop(l *life) {
 	defer timer.Stop()
 	for {
 		select {
-		case <-l.accepting.Done():
+		case <-l.Accepting.Done():
 		case <-s.kick:
 		case <-timer.C:
 		}
-		if l.accepting.Err() != nil { // also when both have happened
+		if l.Accepting.Err() != nil { // also when both have happened
 			return
 		}
-		res, err := s.round(l.ctx, l.accepting)
+		res, err := s.round(l.Ctx, l.Accepting)
 		switch {
 		case err == nil:
 			if failures > 0 {
@@ -44,7 +42,7 @@ func (s *Scheduler) loop(l *life) {
 			failures = 0
 			backoff.Reset()
 			timer.Reset(max(0, time.Until(res.Again)))
-		case l.accepting.Err() != nil:
+		case l.Accepting.Err() != nil:
 			// We ended it.
 		default:
 			failures++
@@ -58,12 +56,12 @@ func (s *Scheduler) loop(l *life) {
 
 // release gives the leases up, unless the round before it was given up. What
 // goes wrong is logged: they lapse by themselves.
-func (s *Scheduler) release(l *life) {
+func (s *Scheduler) release(l *loop.Life) {
 	led := s.forget()
-	if led == 0 || l.ctx.Err() != nil {
+	if led == 0 || l.Ctx.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(l.ctx, releaseTimeout)
+	ctx, cancel := context.WithTimeout(l.Ctx, releaseTimeout)
 	defer cancel()
 	if err := s.cfg.Store.ReleaseSchedules(ctx, s.holder); err != nil {
 		s.cfg.Logger.Warn("schedule.release-failed", slog.Any("error", err), slog.Int("schedules", led),

@@ -2,14 +2,13 @@ package schedule
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/metrics"
@@ -70,24 +69,16 @@ func (c Config) withDefaults() (Config, error) {
 // may be started again after it was stopped.
 type Scheduler struct {
 	cfg    Config
-	holder string        // unique per process start
-	kick   chan struct{} // capacity 1: look again now
+	holder string      // unique per process start
+	kick   loop.Signal // look again now
+
+	life loop.Service
 
 	mu    sync.Mutex
-	life  *life  // nil until started
 	under *round // under way; nil between rounds
 
 	working sync.Mutex // held by a round's work; guards state
 	state   state
-}
-
-// life is from a start to the stop after it.
-type life struct {
-	accepting context.Context // ends when no more is to be fired
-	quiesce   context.CancelFunc
-	ctx       context.Context // ends when a round is to be given up
-	abort     context.CancelFunc
-	done      chan struct{} // closed when the loop has ended
 }
 
 // New returns a scheduler that has not begun. Errors: X_INVALID.
@@ -96,12 +87,7 @@ func New(cfg Config) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	holder := fmt.Sprintf("%.64s:%d:%s", host, os.Getpid(), rand.Text())
-	return &Scheduler{cfg: cfg, holder: holder, kick: make(chan struct{}, 1)}, nil
+	return &Scheduler{cfg: cfg, holder: loop.Holder(), kick: loop.NewSignal()}, nil
 }
 
 // Holder is this scheduler's name in the leases that it holds.
@@ -110,36 +96,20 @@ func (s *Scheduler) Holder() string { return s.holder }
 // Start begins to fire and returns.
 // Errors: X_INVALID if it has begun and was not stopped, or is being stopped.
 func (s *Scheduler) Start() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.life != nil {
-		select {
-		case <-s.life.done:
-		default:
-			return &abi.Error{Code: job.CodeInvalid, Message: "the scheduler runs already"}
-		}
+	if !s.life.Start(s.loop) {
+		return &abi.Error{Code: job.CodeInvalid, Message: "the scheduler runs already"}
 	}
-	l := &life{done: make(chan struct{})}
-	l.ctx, l.abort = context.WithCancel(context.Background())
-	l.accepting, l.quiesce = context.WithCancel(l.ctx)
-	s.life = l
-	go s.loop(l)
 	return nil
 }
 
 // Kick has it look again at once: the manifest is another. It does not block.
 func (s *Scheduler) Kick() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
-	}
+	s.kick.Give()
 }
 
 // Quiesce has nothing more fired, and returns at once.
 func (s *Scheduler) Quiesce() {
-	if l := s.current(); l != nil {
-		l.quiesce()
-	}
+	s.life.Quiesce()
 }
 
 // stopGrace is how long a round that was given up may take to notice.
@@ -154,30 +124,11 @@ const stopGrace = 5 * time.Second
 // Errors: X_DRAINING if the round did not even notice that it was given up. A
 // scheduler whose leases could not be given up is stopped all the same.
 func (s *Scheduler) Stop(ctx context.Context) error {
-	l := s.current()
-	if l == nil {
-		return nil
-	}
-	l.quiesce()
-	select {
-	case <-l.done:
-		return nil
-	case <-ctx.Done():
-	}
-	s.cfg.Logger.Warn("schedule.drain-abandoned", slog.String("fix", "nothing is lost: another process fires what is due once the leases have lapsed"))
-	l.abort()
-	timer := time.NewTimer(stopGrace)
-	defer timer.Stop()
-	select {
-	case <-l.done:
-		return nil
-	case <-timer.C:
+	ended := s.life.Stop(ctx, loop.StopParams{Grace: stopGrace, Abandoned: func() {
+		s.cfg.Logger.Warn("schedule.drain-abandoned", slog.String("fix", "nothing is lost: another process fires what is due once the leases have lapsed"))
+	}})
+	if !ended {
 		return &abi.Error{Code: job.CodeDraining, Message: "the scheduler was still waiting for the database when it had to end"}
 	}
-}
-
-func (s *Scheduler) current() *life {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.life
+	return nil
 }

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -52,7 +51,7 @@ func run(settings values, command []string) (code int, err error) {
 		flag.Usage()
 		return 2, errors.New("no command was given")
 	}
-	if !installed() {
+	if !pgtest.Installed() {
 		return 2, errors.New(howToInstall)
 	}
 	// A ^C reaches the command by itself; what it leaves is removed here.
@@ -94,19 +93,6 @@ func run(settings values, command []string) (code int, err error) {
 			return 0, nil
 		}
 	}
-}
-
-// installed reports whether a server's programs are where pgtest looks for them.
-func installed() bool {
-	if _, err := exec.LookPath("initdb"); err == nil {
-		return true
-	}
-	for _, pattern := range []string{"/usr/lib/postgresql/*/bin/initdb", "/usr/pgsql-*/bin/initdb", "/opt/homebrew/opt/postgresql@*/bin/initdb"} {
-		if hits, _ := filepath.Glob(pattern); len(hits) > 0 {
-			return true
-		}
-	}
-	return false
 }
 
 // values are NAME=VALUE flags.

@@ -26,6 +26,9 @@ func binaries(ctx context.Context) (string, error) {
 	return "", errors.New("pgtest: the package postgresql is installed, but has no initdb in /usr/lib/postgresql/*/bin")
 }
 
+// Installed reports whether there is a server to start, without installing one.
+func Installed() bool { return find() != "" }
+
 func find() string {
 	if p, err := exec.LookPath("initdb"); err == nil {
 		if p, err = filepath.EvalSymlinks(p); err == nil {

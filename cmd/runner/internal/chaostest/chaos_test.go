@@ -29,7 +29,7 @@ import (
 )
 
 var (
-	chaosSeed = flag.Uint64("chaos.seed", 0, "the schedule to run; 0 is a new one")
+	chaosSeed = flag.Uint64("chaos.seed", 1, "the schedule to run; 0 is a new one")
 	chaosFor  = flag.Duration("chaos.for", 15*time.Second, "how long trouble lasts")
 	chaosRuns = flag.Int("chaos.runs", 400, "how many runs there are in all")
 	chaosPace = flag.Duration("chaos.every", time.Second, "how long it is from one trouble to the next, on average")

@@ -84,7 +84,7 @@ func (w *worker) awaitStart() {
 			var first struct{ Time time.Time }
 			if err := json.NewDecoder(bytes.NewReader(said)).Decode(&first); err != nil {
 				w.fail("%s logs %v: %s", w.name, err, said)
-			} else if off := time.Until(first.Time) - w.skew; off.Abs() > time.Minute {
+			} else if off := time.Until(first.Time) - w.skew; off.Abs() > 5*time.Minute {
 				w.fail("the clock of %s is %v off from where it should be", w.name, off)
 			}
 			return
@@ -173,7 +173,7 @@ func (w *worker) close() {
 	w.signal(syscall.SIGTERM)
 	select {
 	case <-w.ended:
-	case <-time.After(30 * time.Second):
+	case <-time.After(endPatience):
 		w.fail("%s does not end when it is told to", w.name)
 		w.signal(syscall.SIGKILL)
 		<-w.ended

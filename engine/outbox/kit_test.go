@@ -115,7 +115,7 @@ func (w *world) check(err error) {
 // relay is one over the world, adapted by change.
 func (w *world) relay(change func(*outbox.Config)) *outbox.Relay {
 	w.Helper()
-	cfg := outbox.Config{Outbox: w.outbox, Queue: w.queue, Logger: w.events.Logger(), Metrics: w.metrics}
+	cfg := outbox.Config{Outbox: w.outbox, Queue: w.queue, Logger: w.events.Logger(), Metrics: w.metrics, Lease: time.Hour}
 	if change != nil {
 		change(&cfg)
 	}
@@ -260,6 +260,3 @@ func (f queueFunc) EnqueueEach(ctx context.Context, requests []queue.Request) ([
 func (f queueFunc) PublishEach(context.Context, []queue.Event) ([]queue.Verdict, error) {
 	return nil, errors.New("a queue of runs alone")
 }
-
-// patience bounds a wait for something that must happen.
-const patience = 20 * time.Second

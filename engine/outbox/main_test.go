@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/jobrunner/runner/engine/internal/leaktest"
+	"github.com/jobrunner/runner/engine/outbox"
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
@@ -12,6 +13,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(envVictim) != "" {
 		os.Exit(victim())
 	}
+	outbox.BePatient()
 	os.Exit(leaktest.Main(onServer{m}))
 }
 

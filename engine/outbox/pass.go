@@ -13,7 +13,8 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
-const (
+// Constants, but for tests on a real database that may be slow.
+var (
 	// claimTimeout ends a claim on a connection that is dead without saying so.
 	claimTimeout = 15 * time.Second
 	// settleTimeout bounds a settle or a release, which outlast the end of a pass.

@@ -116,8 +116,9 @@ func (r *Relay) Quiesce() {
 	r.life.Quiesce()
 }
 
-// stopGrace is how long a pass that was given up may take to notice.
-const stopGrace = 2 * settleTimeout
+// stopGrace is how long a pass that was given up may take to notice: a settle and
+// a release.
+const stopGrace = 10 * time.Second
 
 // Stop is Quiesce, and waits for the batch under way to be published and
 // settled, so that the databases may be closed. When ctx ends first, the batch is

@@ -14,7 +14,7 @@ import (
 func BuildGo(tb testing.TB, pkg string) []byte {
 	tb.Helper()
 	file := filepath.Join(tb.TempDir(), "guest.wasm")
-	cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-trimpath", "-o", file, pkg)
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-buildmode=c-shared", "-ldflags=-s -w", "-trimpath", "-o", file, pkg)
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS="+flagsWithoutRace(os.Getenv("GOFLAGS")))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("%s: %v\n%s", strings.Join(cmd.Args, " "), err, out)

@@ -167,7 +167,7 @@ const goGuest = "github.com/jobrunner/runner/cmd/runner/internal/bench/testdata/
 
 func buildGoGuest(ctx context.Context, dir string) ([]byte, error) {
 	out := filepath.Join(dir, "go.wasm")
-	cmd := exec.CommandContext(ctx, "go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", out, goGuest)
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", out, goGuest)
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return nil, &abi.Error{

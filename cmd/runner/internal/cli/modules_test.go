@@ -19,13 +19,13 @@ func buildModules(dir string) error {
 		{"onboard.wasm", "/examples/onboard", "-s -w"},
 		{"approval.wasm", "/examples/approval", "-s -w"},
 	} {
-		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-trimpath", "-ldflags="+b.ldflags, "-o", filepath.Join(dir, b.out), repository+b.pkg)
+		cmd := exec.Command("go", "build", "-buildvcs=false", "-buildmode=c-shared", "-trimpath", "-ldflags="+b.ldflags, "-o", filepath.Join(dir, b.out), repository+b.pkg)
 		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "CGO_ENABLED=0", "GOFLAGS=")
 		if text, err := cmd.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", b.out, err, text)
 		}
 	}
-	cmd := exec.Command("go", "run", repository+"/examples/noop", "-o", filepath.Join(dir, "noop.wasm"))
+	cmd := exec.Command("go", "run", "-buildvcs=false", repository+"/examples/noop", "-o", filepath.Join(dir, "noop.wasm"))
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build noop.wasm: %w\n%s", err, text)
 	}

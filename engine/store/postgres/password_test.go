@@ -79,7 +79,7 @@ func TestARotatedPasswordIsReadAgain(t *testing.T) {
 	// listed by its user, and a cut one is found cut by its next statement: none
 	// is left once one has to be opened.
 	n := 3
-	for err = nil; err == nil || sqlState(err) == "57P01"; n++ {
+	for err = nil; sqlState(err) != "28P01"; n++ {
 		exec(cut)
 		err = enqueue(n)
 	}

@@ -33,6 +33,7 @@ var (
 	chaosFor  = flag.Duration("chaos.for", 15*time.Second, "how long trouble lasts")
 	chaosRuns = flag.Int("chaos.runs", 400, "how many runs there are in all")
 	chaosPace = flag.Duration("chaos.every", time.Second, "how long it is from one trouble to the next, on average")
+	chaosOnly = flag.String("chaos.only", "", "the only kinds of trouble that there are, separated by commas; empty is all")
 	chaosBug  = flag.String("chaos.plant", "", "a bug that the workers are built with, which the round must find: settle-fence, settle-ordinal, step-fence or step-ordinal")
 	chaosPool = flag.Bool("chaos.bouncer", false, "have everybody go through a PgBouncer in transaction mode, with six connections to the server")
 	chaosLose = flag.Bool("chaos.promote", false, "lose the server for good in the middle, and promote its streaming replica")
@@ -49,7 +50,8 @@ const (
 	// backlog is the tenant that enqueues two tenths of everything at once, before
 	// anyone else.
 	backlog      = "backlog"
-	others       = 20 // tenants with a share of one tenth, after it
+	others       = 20       // tenants with a share of one tenth, after it
+	alone        = "alone-" // begins the tenants of every fifth of the later runs, which have one each
 	endPatience  = 5 * time.Minute
 	enqueueBatch = 50
 )
@@ -64,7 +66,10 @@ func TestWhateverHappensToAFleetEveryRunEndsOnceAndNoRecordedStepRunsAgain(t *te
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	schedule := plan(planParams{rng: rand.New(rand.NewPCG(seed, 1)), length: *chaosFor, every: *chaosPace, promote: *chaosLose, full: *chaosFull, jump: *chaosJump})
+	schedule := plan(planParams{
+		rng: rand.New(rand.NewPCG(seed, 1)), length: *chaosFor, every: *chaosPace,
+		only: *chaosOnly, promote: *chaosLose, full: *chaosFull, jump: *chaosJump,
+	})
 	t.Logf("seed %d, %d runs, trouble for %v:\n%s", seed, *chaosRuns, *chaosFor, printed(schedule))
 	c := newChaos(t, seed)
 	defer func() {
@@ -300,7 +305,9 @@ func (c *chaos) enqueueMeanwhile() {
 	for left > 0 {
 		tenants := make([]string, min(left, enqueueBatch))
 		for i := range tenants {
-			tenants[i] = fmt.Sprintf("late-%02d", (left+i)%others)
+			if tenants[i] = fmt.Sprintf("late-%02d", (left+i)%others); i%5 == 0 {
+				tenants[i] = fmt.Sprint(alone, left-i)
+			}
 		}
 		c.enqueue(tenants, false)
 		left -= len(tenants)
@@ -318,7 +325,7 @@ func (c *chaos) enqueue(tenants []string, upfront bool) {
 			c.Fatal(err)
 		}
 		name := "effects"
-		if i%4 == 1 {
+		if i%4 == 1 || i%2 == 1 && strings.HasPrefix(tenant, alone) {
 			name = "timed"
 		}
 		requests[i] = engine.Request{Job: name, ID: uuid.Must(uuid.NewV7()).String(), Input: input}

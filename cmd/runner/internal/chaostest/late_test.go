@@ -37,7 +37,8 @@ func (c *chaos) troubleProcess(a action) {
 // How long what follows is waited for, and how long the run that was claimed
 // again is kept at it once the late write is on its way.
 const (
-	trapPatience = 4 * time.Second
+	trapPatience = 8 * time.Second
+	nextPatience = 15 * time.Second
 	arrival      = 400 * time.Millisecond
 )
 
@@ -78,7 +79,7 @@ func (c *chaos) overtake(a action) {
 		return
 	}
 	if end == nil || within(end.seen, trapPatience) {
-		within(t.next, lease+2*trapPatience)
+		within(t.next, nextPatience)
 	}
 	switch {
 	case end != nil:
@@ -95,7 +96,7 @@ func (c *chaos) overtake(a action) {
 // been claimed again, by the same process: either the end of an attempt that
 // failed, or, once, the record of a step whose attempt has run out of time.
 func (c *chaos) haunt(a action) {
-	for until := time.Now().Add(2 * trapPatience); time.Now().Before(until) && !c.hauntOnce(a); {
+	for until := time.Now().Add(trapPatience); time.Now().Before(until) && !c.hauntOnce(a); {
 	}
 }
 
@@ -133,7 +134,7 @@ func (c *chaos) hauntOnce(a action) bool {
 	for _, p := range others {
 		p.setStall(false)
 	}
-	within(t.next, trapPatience)
+	within(t.next, nextPatience)
 	close(g.arrive)
 	c.sprung(a, t)
 	return true

@@ -94,6 +94,7 @@ type planParams struct {
 	rng     *rand.Rand
 	length  time.Duration
 	every   time.Duration // between two troubles, about
+	only    string        // kinds, separated by commas; "" is all
 	promote bool
 	full    bool
 	jump    bool
@@ -114,12 +115,19 @@ func plan(p planParams) []action {
 	if p.jump {
 		server = append(server, jump, jump)
 	}
+	process, often := ofProcess, often
+	if p.only != "" {
+		unwanted := func(k kind) bool { return !slices.Contains(strings.Split(p.only, ","), string(k)) }
+		server = slices.DeleteFunc(server, unwanted)
+		process = slices.DeleteFunc(slices.Clone(process), unwanted)
+		often = process
+	}
 	shuffled := func(kinds []kind) []kind {
 		kinds = slices.Clone(kinds)
 		rng.Shuffle(len(kinds), func(i, j int) { kinds[i], kinds[j] = kinds[j], kinds[i] })
 		return kinds
 	}
-	first, firstOfServer := shuffled(ofProcess), shuffled(server)
+	first, firstOfServer := shuffled(process), shuffled(server)
 	pick := func(first *[]kind, rest []kind) (k kind) {
 		if len(*first) > 0 {
 			k, *first = (*first)[0], (*first)[1:]
@@ -131,10 +139,13 @@ func plan(p planParams) []action {
 	var calm time.Duration // no trouble of the server's before
 	for at := some(p.every/5, p.every); at < p.length; at += some(p.every/5, p.every*9/5) {
 		a := action{at: at, target: rng.IntN(workers)}
-		if at >= calm && (len(firstOfServer) > 0 || rng.IntN(2) == 0) {
+		switch {
+		case len(server) > 0 && at >= calm && (len(firstOfServer) > 0 || rng.IntN(2) == 0):
 			a.kind = pick(&firstOfServer, server)
-		} else {
+		case len(process) > 0:
 			a.kind = pick(&first, often)
+		default:
+			continue
 		}
 		switch a.kind {
 		case pause:

@@ -1,10 +1,13 @@
 package chaostest
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // trap waits until a process asks for the token of a step, which is the moment
-// before the step is recorded. It holds one run: whichever comes by first, but for
-// those of the backlog, behind which it would not be claimed again for long.
+// before the step is recorded. It holds one run: whichever comes by first of those
+// that are alone in their tenant, and so are claimed again as soon as they are due.
 type trap struct {
 	step    int
 	timed   bool // only a run whose attempts have a tight deadline
@@ -59,7 +62,7 @@ func (e *effects) trapped(process string, in effect) *trap {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.traps[process]
-	if t == nil || t.run != "" || t.step != in.Step || in.Tenant == backlog || t.timed && !in.Timed {
+	if t == nil || t.run != "" || t.step != in.Step || !strings.HasPrefix(in.Tenant, alone) || t.timed && !in.Timed {
 		return nil
 	}
 	t.run, t.attempt = in.Run, in.Attempt

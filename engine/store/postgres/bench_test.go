@@ -121,41 +121,6 @@ func BenchmarkWork(b *testing.B) {
 	}
 }
 
-// BenchmarkWorkHeldOpen is BenchmarkWork after b.N runs were settled while a
-// transaction was held open, which stays open: compare it with "closed".
-func BenchmarkWorkHeldOpen(b *testing.B) {
-	for _, held := range []string{"closed", "open"} {
-		for _, tenants := range []int{1, 100} {
-			b.Run(fmt.Sprintf("%s/tenants=%d", held, tenants), func(b *testing.B) {
-				s := open(b, migrated(b, Config{}))
-				if held == "open" {
-					tx, err := s.pool.Begin(context.Background())
-					if err != nil {
-						b.Fatal(err)
-					}
-					defer tx.Rollback(context.Background())
-					if _, err := tx.Exec(context.Background(), "SELECT pg_current_xact_id()"); err != nil {
-						b.Fatal(err)
-					}
-				}
-				tenant := func(i int) string { return fmt.Sprint(i % tenants) }
-				for done := 0; done < b.N; done += 50_000 {
-					n := min(50_000, b.N-done)
-					enqueueN(b, s, n, 5000, tenant)
-					work(b, s, n, 500)
-				}
-				const measured = 50_000
-				enqueueN(b, s, measured, 5000, tenant)
-				b.ResetTimer()
-				claims, d := work(b, s, measured, 500)
-				b.ReportMetric(measured/b.Elapsed().Seconds(), "runs/s")
-				b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
-				b.ReportMetric(float64(claims), "claims")
-			})
-		}
-	}
-}
-
 // BenchmarkStatsBeside counts for gauges beside b.N runs that wait, as they were
 // enqueued and after a vacuum.
 func BenchmarkStatsBeside(b *testing.B) {

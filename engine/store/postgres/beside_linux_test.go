@@ -142,6 +142,53 @@ func claimPages(b *testing.B, s *Store, batch int) float64 {
 	return plan[0].Plan.Hit + plan[0].Plan.Read
 }
 
+// BenchmarkWorkHeldOpen claims and settles 50,000 runs after b.N were settled while
+// a transaction was held open, which stays open: compare it with "closed". Beside
+// what passed it says the processor time of the server for each run.
+//
+//	go test -run ^$ -bench WorkHeldOpen -benchtime 1000000x -timeout 1h ./engine/store/postgres
+func BenchmarkWorkHeldOpen(b *testing.B) {
+	for _, held := range []string{"closed", "open"} {
+		for _, tenants := range []int{1, 100} {
+			b.Run(fmt.Sprintf("%s/tenants=%d", held, tenants), func(b *testing.B) {
+				ctx := context.Background()
+				s := open(b, migrated(b, Config{}))
+				if held == "open" {
+					c, err := pgx.Connect(ctx, s.cfg.URL)
+					if err != nil {
+						b.Fatal(err)
+					}
+					defer c.Close(ctx)
+					if _, err := c.Exec(ctx, "BEGIN; SELECT pg_current_xact_id()", pgxSimple); err != nil {
+						b.Fatal(err)
+					}
+				}
+				tenant := func(i int) string { return fmt.Sprint(i % tenants) }
+				for done := 0; done < b.N; done += 50_000 {
+					n := min(50_000, b.N-done)
+					enqueueN(b, s, n, 5000, tenant)
+					work(b, s, n, 500)
+				}
+				const measured = 50_000
+				enqueueN(b, s, measured, 5000, tenant)
+				before := serverTimes(b, s)
+				b.ResetTimer()
+				claims, d := work(b, s, measured, 500)
+				b.StopTimer()
+				var spent time.Duration
+				for pid, t := range serverTimes(b, s) {
+					spent += t - before[pid]
+				}
+				b.ReportMetric(float64(spent.Nanoseconds())/1000/measured, "server-µs/run")
+				b.ReportMetric(measured/b.Elapsed().Seconds(), "runs/s")
+				b.ReportMetric(float64(d.Microseconds())/1000/float64(claims), "ms/claim")
+				b.ReportMetric(float64(claims), "claims")
+				b.ReportMetric(0, "ns/op")
+			})
+		}
+	}
+}
+
 // BenchmarkStepBeside says how long the record of one step takes, alone and while
 // another connection settles as much as it can in batches of 500.
 func BenchmarkStepBeside(b *testing.B) {

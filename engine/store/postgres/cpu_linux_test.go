@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -92,19 +94,11 @@ func newMeter(tb testing.TB, s *Store) *meter {
 }
 
 func (m *meter) now() (l lap) {
-	text, err := os.ReadFile("/proc/" + m.pid + "/schedstat")
-	if err != nil {
-		m.tb.Skip("no processor time of the server here: ", err)
-	}
-	n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
-	if err != nil {
-		m.tb.Fatal(err)
-	}
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		m.tb.Fatal(err)
 	}
-	return lap{time.Duration(n), time.Duration(u.Utime.Nano() + u.Stime.Nano())}
+	return lap{processTime(m.tb, m.pid), time.Duration(u.Utime.Nano() + u.Stime.Nano())}
 }
 
 func (m *meter) reset() { m.laps, m.last = map[string]lap{}, m.now() }
@@ -115,4 +109,34 @@ func (m *meter) lap(what string) {
 	l.server += now.server - m.last.server
 	l.client += now.client - m.last.client
 	m.laps[what], m.last = l, now
+}
+
+// processTime is how long a process of the server has been on a processor.
+func processTime(tb testing.TB, pid string) time.Duration {
+	text, err := os.ReadFile("/proc/" + pid + "/schedstat")
+	if err != nil {
+		tb.Skip("no processor time of the server here: ", err)
+	}
+	n, err := strconv.ParseInt(strings.Fields(string(text))[0], 10, 64)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(n)
+}
+
+// serverTimes are those of every process that has a connection to the database.
+func serverTimes(tb testing.TB, s *Store) map[string]time.Duration {
+	rows, err := s.pool.Query(context.Background(), "SELECT pid::text FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend'")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	pids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		tb.Fatal(err)
+	}
+	out := map[string]time.Duration{}
+	for _, pid := range pids {
+		out[pid] = processTime(tb, pid)
+	}
+	return out
 }

@@ -12,6 +12,11 @@
 //		url := pgtest.Database(t) // an empty database, dropped after the test
 //	}
 //
+// The server is the one whose initdb comes first in PATH, else the newest of those
+// that packages install. Another version is tried with
+//
+//	PATH=/usr/lib/postgresql/17/bin:$PATH go test ./engine/store/postgres/...
+//
 // With RUNNER_TEST_DATABASE_URL set, databases are created on that server
 // instead and no server is started. The role of that URL must be allowed to
 // create databases.

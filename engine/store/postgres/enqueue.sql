@@ -90,8 +90,8 @@ SELECT CASE
     JOIN {schema}.live_keys k ON {key_of_u} AND k.run_id = u.id
     LEFT JOIN {schema}.waiting w ON w.id {of_u}
     WHERE (w.job, w.tenant, w.key) IS DISTINCT FROM (u.job, u.tenant, u.key)
-      OR EXISTS (SELECT FROM {schema}.waiting o WHERE o.id = k.alien AND o.key = '' AND o.job = k.job AND o.tenant = k.tenant)
-      OR EXISTS (SELECT FROM {schema}.running o WHERE o.id = k.alien AND o.key = '' AND o.job = k.job AND o.tenant = k.tenant))
+      OR EXISTS (SELECT FROM {schema}.waiting o WHERE o.id = k.alien AND o.key = '' AND o.job = k.job AND o.tenant = k.tenant OFFSET 0)
+      OR EXISTS (SELECT FROM {schema}.running o WHERE o.id = k.alien AND o.key = '' AND o.job = k.job AND o.tenant = k.tenant OFFSET 0))
     THEN {schema}.refuse()
   WHEN EXISTS (
     SELECT FROM {schema}.live_keys k JOIN {schema}.waiting w ON w.id = ANY (ARRAY[k.alien])

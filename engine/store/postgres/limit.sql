@@ -46,7 +46,7 @@ CROSS JOIN LATERAL (
     FROM behind b WHERE b.queue IS NOT NULL
   )
   SELECT queue FROM behind WHERE queue IS NOT NULL) b
-WHERE b.queue = $1 OR u.at IS NULL AND NOT EXISTS (SELECT FROM {schema}.openings o WHERE o.queue = b.queue AND o.gate = u.gate)
+WHERE b.queue = $1 OR u.at IS NULL AND NOT EXISTS (SELECT FROM {schema}.openings o WHERE o.queue = b.queue AND o.gate = u.gate OFFSET 0)
 
 -- name: recheck
 -- $1 queue: opens every gate that runs of the queue wait behind

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
 // Plans are made once and kept. Those made when every table had just been found
@@ -156,4 +157,14 @@ func TestPlansMadeOnEmptyTablesSuitFullOnes(t *testing.T) {
 		return s.run(ctx, tx, call{st: qHeldProgress, args: []any{"w", ids[:batch], make([]int64, batch), make([]*string, batch)}})
 	})
 	run("purge", func(tx pgx.Tx) error { return s.run(ctx, tx, call{st: qPurge, args: []any{batch}}) })
+}
+
+// No statement looks a row up by hashing a table, whatever the server's version.
+func TestNoStatementHashesATable(t *testing.T) {
+	s := open(t, migrated(t, Config{}))
+	texts := map[string]string{}
+	for name, st := range statements {
+		texts[name] = s.text[st.index]
+	}
+	connected(t, s.cfg.URL, func(c *pgx.Conn) { pgtest.NoTableHashed(t, c, texts) })
 }

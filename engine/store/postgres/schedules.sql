@@ -8,7 +8,7 @@ s.paused_at, s.paused_by, s.holder, nullif(s.leased_until, '-infinity') AS lease
 INSERT INTO {schema}.schedules AS s (name, spec, watermark, holder, leased_until)
 SELECT u.name, u.spec, {now}, $1, {now} + $2::bigint * interval '1 millisecond'
 FROM unnest($4::text[], $5::text[]) u(name, spec)
-WHERE $3 OR NOT EXISTS (SELECT FROM {schema}.schedules o WHERE o.name = u.name AND o.holder <> $1 AND o.leased_until > {now})
+WHERE $3 OR NOT EXISTS (SELECT FROM {schema}.schedules o WHERE o.name = u.name AND o.holder <> $1 AND o.leased_until > {now} OFFSET 0)
 ORDER BY u.name COLLATE "C"
 ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, leased_until = excluded.leased_until, spec = excluded.spec,
   watermark = CASE WHEN s.spec = excluded.spec THEN s.watermark ELSE greatest(s.watermark, excluded.watermark) END

@@ -99,7 +99,7 @@ WITH u AS MATERIALIZED (
   INSERT INTO {schema}.attempts (run_id, claim, attempt, worker, outcome, reported, claimed_at, settled_at, run_at, module, steps, error)
   SELECT id, claims, attempt, worker, outcome, reported, claimed_at, {now}, due, new_module,
     (SELECT count(*) FROM {schema}.steps s WHERE s.run_id = g.id)
-      + CASE WHEN g.step IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.steps s WHERE s.run_id = g.id AND s.name = g.step) THEN 1 ELSE 0 END,
+      + CASE WHEN g.step IS NOT NULL AND NOT EXISTS (SELECT FROM {schema}.steps s WHERE s.run_id = g.id AND s.name = g.step OFFSET 0) THEN 1 ELSE 0 END,
     attempt_error
   FROM gone g WHERE claims > 1 OR outcome <> 'completed'
 ), recorded AS (

@@ -18,7 +18,7 @@ WITH renewed AS (
 ), lost AS (
   SELECT u.ord, CASE WHEN EXISTS (
       SELECT FROM {schema}.attempts a
-      WHERE a.run_id = u.id AND a.claim = u.claim AND a.worker = $1 AND a.outcome = 'unwinding' AND NOT a.reported) THEN 'cancelled'
+      WHERE a.run_id = u.id AND a.claim = u.claim AND a.worker = $1 AND a.outcome = 'unwinding' AND NOT a.reported OFFSET 0) THEN 'cancelled'
     WHEN r.id IS NOT NULL THEN 'running' ELSE coalesce(
       (SELECT w.state FROM {schema}.waiting w WHERE w.id = u.id), (SELECT f.state FROM {schema}.finished f WHERE f.id = u.id)) END AS state
   FROM unnest($3::uuid[], $4::bigint[]) WITH ORDINALITY u(id, claim, ord)

@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 )
 
 // (B3) Picking and stamping are one: relays that claim at the same time get
@@ -322,6 +324,16 @@ func TestClaimReadsTheIndexOfStagedRows(t *testing.T) {
 			t.Errorf("claim:\n%s", plan.String())
 		}
 	}
+}
+
+// No statement looks a row up by hashing the outbox, whatever the server's version.
+func TestNoStatementHashesTheOutbox(t *testing.T) {
+	cfg := installed(t)
+	d := open(t, cfg)
+	texts := maps.Clone(d.text)
+	delete(texts, "plan")
+	texts["list"] = strings.ReplaceAll(texts["list"], "{state}", "TRUE")
+	pgtest.NoTableHashed(t, session(t, cfg).Conn, texts)
 }
 
 // Every statement prepares, so none waits for its first use to be found wrong.

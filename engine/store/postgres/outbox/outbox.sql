@@ -32,8 +32,7 @@ c.settled_at, coalesce(c.run_id::text, ''), coalesce(c.code, ''), coalesce(c.rea
 
 -- name: settle
 -- $1 ids, $2 relays, $3 ordinals, $4 runs, $5 codes, $6 reasons; a NULL code is
--- published. Answers 1-based which landed, now or before. OFFSET 0: Postgres 18 would
--- hash the whole table for it rather than look a row up.
+-- published. Answers 1-based which landed, now or before.
 WITH u AS MATERIALIZED (
   SELECT * FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::uuid[], $5::text[], $6::text[]) WITH ORDINALITY
     u(id, relay, claim, run_id, code, reason, ord)

@@ -2,6 +2,7 @@ package pgtest_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"testing"
 
@@ -61,3 +62,32 @@ func TestServerComesBackFromACrash(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+func TestNoTableHashedFindsOne(t *testing.T) {
+	c, err := pgx.Connect(t.Context(), pgtest.Database(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	if _, err := c.Exec(t.Context(), "CREATE TABLE t (id int PRIMARY KEY)"); err != nil {
+		t.Fatal(err)
+	}
+	const text = "SELECT EXISTS (SELECT FROM t WHERE t.id = u.id %s) FROM unnest($1::int[]) u(id)"
+	for _, bad := range []bool{true, false} {
+		var found failures
+		found.TB = t
+		offset := map[bool]string{true: "", false: "OFFSET 0"}[bad]
+		pgtest.NoTableHashed(&found, c, map[string]string{fmt.Sprint(bad): fmt.Sprintf(text, offset)})
+		if found.n > 0 != bad {
+			t.Errorf("with %q: %d failures", offset, found.n)
+		}
+	}
+}
+
+// failures counts them.
+type failures struct {
+	testing.TB
+	n int
+}
+
+func (f *failures) Errorf(string, ...any) { f.n++ }

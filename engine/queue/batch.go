@@ -21,6 +21,8 @@ const (
 	// retryFloor and retryCeiling space the tries while a store is away.
 	retryFloor   = 10 * time.Millisecond
 	retryCeiling = time.Second
+	// stallAfter is how long a batch is tried again in silence.
+	stallAfter = time.Second
 )
 
 // batcher gathers the entries that arrive while a write is under way and sends
@@ -42,12 +44,16 @@ type batcher[P, R any] struct {
 	limit time.Duration // of one write; 0 is writeTimeout
 	// outlasts reports whether an error is waited out; nil is transient.
 	outlasts func(error) bool
+	// stalled, if not nil, hears of entries that have been waiting out err for
+	// stallAfter, ever more rarely, and of the end of it with nil.
+	stalled func(err error, entries int)
 
 	mu      sync.Mutex
 	pending []entry[P, R]
 	writing bool
 	put     int             // writes that left entries for later
 	trouble error           // of the last try; nil once one succeeds
+	stall   error           // what entries have been waiting out for stallAfter
 	idle    []chan struct{} // closed when the writer has nothing left
 }
 
@@ -210,6 +216,13 @@ func (b *batcher[P, R]) urgent(batch []entry[P, R]) []entry[P, R] {
 func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 	backoff := loop.Backoff{Floor: retryFloor, Ceiling: retryCeiling}
 	params := make([]P, 0, len(batch))
+	var since time.Time // of the first try that is waited out
+	loud := 0
+	defer func() {
+		if loud > 0 {
+			b.stallEnds()
+		}
+	}()
 	for len(batch) > 0 {
 		params = params[:0]
 		for i := range batch {
@@ -237,10 +250,43 @@ func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 			return
 		}
 		if batch = gaveUp(batch, err, unsure); len(batch) > 0 {
+			if since.IsZero() {
+				since = time.Now()
+			} else if time.Since(since) >= stallAfter {
+				loud++
+				b.stalls(err, len(batch), loud)
+			}
 			time.Sleep(backoff.Next())
 			batch = gaveUp(batch, err, unsure)
 		}
 	}
+}
+
+// stalls notes that entries still wait for what err says is over.
+func (b *batcher[P, R]) stalls(err error, entries, inARow int) {
+	b.mu.Lock()
+	b.stall = err
+	b.mu.Unlock()
+	if b.stalled != nil && loop.Loud(inARow) {
+		b.stalled(err, entries)
+	}
+}
+
+// stallEnds notes that nothing waits any more: it was written, or given up.
+func (b *batcher[P, R]) stallEnds() {
+	b.mu.Lock()
+	b.stall = nil
+	b.mu.Unlock()
+	if b.stalled != nil {
+		b.stalled(nil, 0)
+	}
+}
+
+// stuck is what entries have been waiting out for stallAfter; nil if none have.
+func (b *batcher[P, R]) stuck() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.stall
 }
 
 func (b *batcher[P, R]) waitsOut(err error) bool {

@@ -353,3 +353,54 @@ func (f *failing) Settle(_ context.Context, batch []store.SettleParams) ([]store
 func (f *failing) SaveSteps(_ context.Context, batch []store.StepParams) ([]store.StepResult, error) {
 	return make([]store.StepResult, len(batch)), f.now()
 }
+
+func TestEntriesThatWaitForTheStoreAreSpokenOf(t *testing.T) {
+	full := &abi.Error{Code: job.CodeDatabaseFull, Message: "no space"}
+	for name, end := range map[string]func(fails *atomic.Bool, giveUp context.CancelFunc){
+		"written":  func(fails *atomic.Bool, _ context.CancelFunc) { fails.Store(false) },
+		"given up": func(_ *atomic.Bool, giveUp context.CancelFunc) { giveUp() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var fails atomic.Bool
+				var heard []error
+				b := doubler(func(ctx context.Context, batch []int) ([]int, error) {
+					if fails.Load() {
+						return nil, full
+					}
+					return double(ctx, batch)
+				})
+				b.outlasts = mendable
+				b.stalled = func(err error, _ int) { heard = append(heard, err) }
+
+				fails.Store(true) // for less than it takes to be worth a word
+				b.submit(t.Context(), 1, func(int, error) {})
+				time.Sleep(stallAfter / 2)
+				fails.Store(false)
+				if err := b.wait(t.Context()); err != nil || len(heard) != 0 {
+					t.Errorf("a short stall: %v, heard %v", err, heard)
+				}
+
+				fails.Store(true)
+				ctx, giveUp := context.WithCancel(t.Context())
+				defer giveUp()
+				b.submit(ctx, 1, func(int, error) {})
+				time.Sleep(time.Minute)
+				if n := len(heard); n < 2 || n > 8 || !errors.Is(heard[0], full) {
+					t.Errorf("in a minute of trouble: %v", heard)
+				}
+				if err := b.stuck(); !errors.Is(err, full) {
+					t.Errorf("in trouble: %v", err)
+				}
+				heard = nil
+				end(&fails, giveUp)
+				if err := b.wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := b.stuck(); err != nil || len(heard) != 1 || heard[0] != nil {
+					t.Errorf("after it: %v, heard %v", err, heard)
+				}
+			})
+		})
+	}
+}

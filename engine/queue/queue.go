@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -71,16 +72,21 @@ func New(cfg Config) *Queue {
 		size:     settleSize,
 		observe:  func(n int) { q.metrics.Batch("settle", n) },
 		outlasts: mendable,
+		stalled:  q.recordStalls,
 	}
 	q.steps = batcher[store.StepParams, store.StepResult]{
 		write:    q.store.SaveSteps,
 		size:     stepSize,
 		observe:  func(n int) { q.metrics.Batch("step", n) },
 		outlasts: mendable,
+		stalled:  q.recordStalls,
 	}
 	if to, ok := q.store.(store.Recorder); ok {
 		q.together = true
-		q.records = batcher[record, recorded]{write: q.recordInto(to), size: recordSize, later: func(r *record) bool { return r.settle != nil }, observe: func(int) {}, outlasts: mendable}
+		q.records = batcher[record, recorded]{
+			write: q.recordInto(to), size: recordSize, later: func(r *record) bool { return r.settle != nil },
+			observe: func(int) {}, outlasts: mendable, stalled: q.recordStalls,
+		}
 	}
 	q.events = batcher[store.EventParams, store.EventResult]{
 		write:   q.store.Publish,
@@ -105,6 +111,21 @@ func (q *Queue) Wait(ctx context.Context) error {
 		return err
 	}
 	return q.enqueues.wait(ctx)
+}
+
+// Trouble is why what is known about attempts cannot be written and has been
+// tried again for more than a second: a full disk can refuse a record while
+// renewals and claims still find room. Nil while nothing waits so.
+func (q *Queue) Trouble() error {
+	return cmp.Or(q.records.stuck(), q.settles.stuck(), q.steps.stuck())
+}
+
+func (q *Queue) recordStalls(err error, entries int) {
+	if err == nil {
+		q.log.Info("jobs.record.recovered")
+		return
+	}
+	q.log.Warn("jobs.record.stalled", slog.Int("waiting", entries), slog.Any("error", err))
 }
 
 // Manifest is the current one.

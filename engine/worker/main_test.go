@@ -43,7 +43,7 @@ func newRig(t *testing.T, h handlers, change func(*manifest.Manifest)) *rig {
 	var err error
 	r.deploy, err = deploy.New(deploy.Config{}, enginetest.Serve(r.guest, change))
 	r.must(err)
-	r.queue = queue.New(queue.Config{Store: r.db, Manifest: r.deploy.Manifest})
+	r.queue = queue.New(queue.Config{Store: r.db, Manifest: r.deploy.Manifest, Logger: r.events.Logger()})
 	return r
 }
 

@@ -132,8 +132,9 @@ func (w *Worker) Leased() bool {
 }
 
 // Trouble is why this process cannot write what it must: the error of its last
-// renewal or claim. Nil when these landed.
-func (w *Worker) Trouble() error { return w.trouble.last() }
+// renewal or claim, or of steps and ends of attempts that wait. Nil when these
+// landed.
+func (w *Worker) Trouble() error { return cmp.Or(w.trouble.last(), w.cfg.Queue.Trouble()) }
 
 // beat notes how a renewal or a registration went.
 func (w *Worker) beat(err error) {

@@ -559,3 +559,33 @@ func TestTroubleIsWhatKeepsAWorkerFromWriting(t *testing.T) {
 		})
 	}
 }
+
+// A full disk refuses the rows of an end where a renewal, which changes a row in
+// place, still finds room.
+func TestTroubleIsAlsoWhatRecordsWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, nil)
+		var full atomic.Bool
+		full.Store(true)
+		r.db.Between = onOp("Settle", func(_ context.Context, call func() error) error {
+			if full.Load() {
+				return &abi.Error{Code: job.CodeDatabaseFull, Message: "no space"}
+			}
+			return call()
+		})
+		w := r.work(nil)
+		id := r.enqueue("j")
+		time.Sleep(10 * time.Second)
+		if err := w.Trouble(); abi.CodeOf(err) != job.CodeDatabaseFull {
+			t.Errorf("while no end can be written: %v", err)
+		}
+		full.Store(false)
+		r.settles(id)
+		synctest.Wait()
+		if err := w.Trouble(); err != nil {
+			t.Errorf("the end is written: %v", err)
+		}
+		r.logged("jobs.record.recovered", 1)
+		r.logged("jobs.worker.settle-failed", 0)
+	})
+}

@@ -175,8 +175,10 @@ func invalid(fix, format string, args ...any) error {
 // row may have changed in between.
 // Errors: X_JOB_INPUT_INVALID.
 func CheckInput(j *manifest.Job, input []byte) error {
+	fix := "send one JSON value in UTF-8, with each key once and control characters escaped"
 	err := wire.CheckJSON(input, abi.MaxInput)
 	if err == nil {
+		fix = "send an input that the job's schema accepts"
 		err = j.Input.Validate(input)
 	}
 	if err == nil {
@@ -185,7 +187,7 @@ func CheckInput(j *manifest.Job, input []byte) error {
 	refused := &abi.Error{
 		Code:    job.CodeInputInvalid,
 		Message: fmt.Sprintf("the input of job %q is refused: %v", j.Name, err),
-		Fix:     "send an input that the job's schema accepts",
+		Fix:     fix,
 		Err:     err,
 	}
 	var why *abi.Error // says it once, without a code in the middle

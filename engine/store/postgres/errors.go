@@ -71,12 +71,12 @@ func (s *Store) translate(err error, sent bool) error {
 	e := &abi.Error{
 		Code:    job.CodeDatabaseUnavailable,
 		Message: fmt.Sprintf("the connection to %s failed: %v", s.target, plain(err)),
-		Fix:     "check that the server is up and can be reached; the runner goes on when it is back",
+		Fix:     "check that the server is up and can be reached; a worker that runs already goes on when it is back",
 		Err:     err,
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		e.Message = fmt.Sprintf("%s did not answer in time", s.target)
-		e.Fix = "check that the server is up and can be reached, and what slows it down; the runner goes on when it answers"
+		e.Fix = "check that the server is up and can be reached, and what slows it down; a worker that runs already goes on when it answers"
 	}
 	if unknown {
 		return errors.Join(e, store.ErrUnknown)

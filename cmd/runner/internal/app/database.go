@@ -91,6 +91,14 @@ func FindDatabase(p DatabaseParams) (Database, error) {
 
 func parseDatabase(raw, dir, source string) (Database, error) {
 	scheme, path, found := strings.Cut(raw, ":")
+	if strings.Contains(scheme, "=") {
+		// As libpq takes it: host=… password=…
+		return Database{}, &abi.Error{
+			Code:    CodeDatabaseURL,
+			Message: fmt.Sprintf("the database of %s is a list of keywords, or a file without a scheme", source),
+			Fix:     "write postgres://USER:PASSWORD@HOST:5432/NAME, with special characters of the password escaped as %XX, or sqlite:PATH",
+		}
+	}
 	if !found {
 		return Database{}, &abi.Error{
 			Code:    CodeDatabaseURL,
@@ -142,6 +150,9 @@ func parseDatabase(raw, dir, source string) (Database, error) {
 // hideUserinfo keeps the password of a URL out of messages. What looks like a
 // URL with credentials but does not parse is cut at its scheme.
 func hideUserinfo(raw string) string {
+	if before, _, found := strings.Cut(raw, "?"); found {
+		return hideUserinfo(before) + "?…" // a password may be a parameter
+	}
 	if !strings.Contains(raw, "@") {
 		return raw
 	}

@@ -125,7 +125,7 @@ func (e *env) sayError(err error) {
 	refusal := refusalOf(err)
 	if e.json {
 		b, _ := json.Marshal(map[string]any{"error": refusal})
-		_, _ = fmt.Fprintf(e.Stderr, "%s\n", b)
+		_, _ = fmt.Fprintf(e.Stderr, "%s\n", printableJSON(b))
 		return
 	}
 	code := refusal.Code

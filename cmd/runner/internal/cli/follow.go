@@ -41,7 +41,7 @@ func (e *env) follow(ctx context.Context, o opened, id string, timeout time.Dura
 			return err
 		}
 	} else if run.State == job.Done {
-		_, _ = fmt.Fprintf(e.Stdout, "%s\n", whole(run.Output))
+		_, _ = fmt.Fprintf(e.Stdout, "%s\n", printableJSON(whole(run.Output)))
 	}
 	if run.State != job.Done {
 		return notDone(run)

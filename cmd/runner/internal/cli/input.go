@@ -126,5 +126,8 @@ func parseTime(flag, s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, usagef("write an instant with its zone, as in 2026-03-01T09:00:00Z", "--%s %q is not a time", flag, s)
 	}
+	if t.IsZero() { // which stands for none at all
+		return time.Time{}, usagef("say a later one, or leave it out", "--%s %q is the beginning of the calendar", flag, s)
+	}
 	return t, nil
 }

@@ -116,7 +116,7 @@ func (e *env) printLog(run job.Run, lines []job.LogLine) error {
 			if err != nil {
 				return err
 			}
-			if _, err := fmt.Fprintf(e.Stdout, "%s\n", b); err != nil {
+			if _, err := fmt.Fprintf(e.Stdout, "%s\n", printableJSON(b)); err != nil {
 				return err
 			}
 			continue

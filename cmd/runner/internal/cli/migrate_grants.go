@@ -19,8 +19,9 @@ serve and the commands of an operator connect as, --enqueuer for a program that 
 enqueues, which can read no input, output or step. Only the schema's owner (who ran
 migrate up) can grant; nothing is done by this command itself, and none of it needs the
 database. Print and run it again after a migration.`,
-		Example: `  runner migrate grants --worker runner --enqueuer shop
-  runner migrate grants --worker runner | psql postgres://owner@db.example.com/app`,
+		Example: `  runner migrate grants --worker runner --database-url postgres://owner@db.example.com/app
+  export RUNNER_DATABASE_URL=postgres://owner@db.example.com/app
+  runner migrate grants --worker runner | psql "$RUNNER_DATABASE_URL"`,
 		Args: cobra.NoArgs,
 	}
 	t := e.targetFlags(cmd)

@@ -21,8 +21,9 @@ func newOutbox(e *env) *cobra.Command {
 		Long: `An application stages runs and events in its own Postgres database, in its own
 transactions, with select runner.enqueue(…) and runner.publish(…); a process that serves
 with --outbox-url publishes them. A row is staged until then, published when a run stands
-for it or the event is out, or rejected when neither can be made of it: an unknown job, an input against the schema, another tenant's. A rejected
-row holds nobody up and waits for a person.
+for it or the event is out, or rejected when neither can be made of it: an unknown job,
+an input against the schema, another tenant's. A rejected row holds nobody up and waits
+for a person.
 
 runner migrate outbox prepares a database for it.`,
 		Example: `  runner outbox ls --state rejected --database-url postgres://relay@db.example.com/shop
@@ -277,13 +278,13 @@ func newMigrateOutbox(e *env) *cobra.Command {
 		Use:   "outbox",
 		Short: "Prepare an application's Postgres database for staging runs",
 		Long: `Install or upgrade the outbox of an application's Postgres database: a table and the
-functions runner.enqueue and runner.publish, in a schema of their own (runner, unless the URL says
-?schema=NAME). The queue need not be in that database, and may be.
+functions runner.enqueue and runner.publish, in a schema of their own (runner, unless
+the URL says ?schema=NAME). The queue need not be in that database, and may be.
 
 Nobody but the owner may use it until a role is named: --enqueuer for one that stages
-runs and events, with the right to call these functions and no other, and --relay for the one that
-runner serve --outbox-url connects as. Running it again upgrades and grants what is
-missing; it takes nothing away.`,
+runs and events, with the right to call these functions and no other, and --relay for
+the one that runner serve --outbox-url connects as. Running it again upgrades and grants
+what is missing; it takes nothing away.`,
 		Example: `  runner migrate outbox --database-url postgres://owner@db.example.com/shop
   runner migrate outbox --database-url postgres://owner@db.example.com/shop \
     --enqueuer shop --relay runner_relay`,

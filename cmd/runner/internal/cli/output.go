@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -115,10 +116,33 @@ func (t *table) print(w io.Writer, s style, paint func(column int, text string) 
 
 // printJSON writes v as one indented document.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetIndent("", "  ")
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(printableJSON(b.Bytes()))
+	return err
+}
+
+// printableJSON is the same JSON with what could drive a terminal escaped. Below
+// U+0020 JSON allows none, and of the rest they stand in texts alone.
+func printableJSON(b []byte) []byte {
+	drives := func(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+	if !bytes.ContainsFunc(b, drives) {
+		return b
+	}
+	var out bytes.Buffer
+	for _, r := range string(b) {
+		if drives(r) {
+			fmt.Fprintf(&out, `\u%04x`, r)
+			continue
+		}
+		out.WriteRune(r)
+	}
+	return out.Bytes()
 }
 
 // ago is how long t lies before now, coarse: "3m", "2h", "in 5s", "-" for never.

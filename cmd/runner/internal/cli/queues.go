@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/jobrunner/runner/engine"
+	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -184,6 +185,7 @@ func (e *env) set(ctx context.Context, t *target, p *paused, params store.PauseP
 		if err != nil {
 			return err
 		}
+		e.noteUndeclared(o.manifest, params)
 		verb := "paused"
 		if params.Resume {
 			verb = "resumed"
@@ -200,6 +202,22 @@ func (e *env) set(ctx context.Context, t *target, p *paused, params store.PauseP
 		fmt.Fprintf(e.Stdout, "%s %s\n", what, verb)
 		return nil
 	})
+}
+
+// noteUndeclared warns of a pause that probably pauses nothing, as of a name that
+// is misspelt. It is not refused: jobs of another manifest may share
+// the database, and a pause may come before the deploy.
+func (e *env) noteUndeclared(m *manifest.Manifest, p store.PauseParams) {
+	if m == nil || p.Resume {
+		return
+	}
+	_, declared := m.Queues[p.Name]
+	if p.Kind == store.PauseJob {
+		_, declared = m.Jobs[p.Name]
+	}
+	if !declared && p.Kind != store.PauseTenant {
+		_, _ = fmt.Fprintf(e.Stderr, "note: %s declares no %s %q\n", m.Path, p.Kind, p.Name)
+	}
 }
 
 func newQueuesPause(e *env) *cobra.Command {

@@ -79,11 +79,11 @@ ON CONFLICT (run_id, name) DO UPDATE SET kind = excluded.kind, status = excluded
 
 -- name: place_waits
 -- $1 ids, $2 names, $3 topics, $4 keys, $5 places or NULL for the end of the
--- topic: completes records that a settle wrote.
+-- topic: completes records that a settle wrote. One of a wait that is over stays.
 UPDATE {schema}.steps s SET topic = u.topic, event_key = u.key,
   place = coalesce(u.place, (SELECT e.seq FROM {schema}.events e WHERE e.topic = u.topic ORDER BY e.seq DESC LIMIT 1), 0)
 FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::bigint[]) u(id, name, topic, key, place)
-WHERE s.run_id {of_u} AND s.name = u.name
+WHERE s.run_id {of_u} AND s.name = u.name AND s.status = 'waiting'
 
 -- name: end_waits
 -- $1 ids, $2 names of records whose topics are locked: ends those whose event has

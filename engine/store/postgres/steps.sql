@@ -14,7 +14,8 @@ SELECT run_id, output FROM {schema}.steps WHERE run_id = ANY ($1::uuid[]) AND na
 ON CONFLICT (run_id, name) DO UPDATE SET
   kind = excluded.kind, status = excluded.status, attempts = excluded.attempts, wake_at = excluded.wake_at,
   finished_at = excluded.finished_at, error = excluded.error, output = excluded.output
-WHERE excluded.status <> 'started' OR steps.status NOT IN ('completed', 'failed')
+WHERE (excluded.status <> 'started' OR steps.status NOT IN ('completed', 'failed'))
+  AND (excluded.status <> 'waiting' OR steps.kind <> 'wait' OR steps.status NOT IN ('completed', 'timed-out'))
 
 -- name: save_steps
 -- $1 ids, $2 workers, $3 claims, $4 names, $5 kinds, $6 statuses, $7 attempts,

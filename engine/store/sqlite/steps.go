@@ -126,6 +126,9 @@ func (s *Store) SaveSteps(ctx context.Context, batch []store.StepParams) ([]stor
 func (t *tx) saveStep(h *held, p *store.StepParams) (store.StepResult, error) {
 	if p.Wait != nil {
 		if out, ok, err := t.ended(h.seq, p.Name); ok || err != nil {
+			if err == nil {
+				err = t.pin(h, p.Module)
+			}
 			return out, err
 		}
 	}

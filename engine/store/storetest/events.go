@@ -420,6 +420,17 @@ var eventTests = []test{
 			e.Errorf("answer %+v", res)
 		}
 	}},
+	{"a park for a wait that is over leaves its record and the run ready", func(e *env) {
+		r := e.start("w", store.EnqueueParams{})
+		place := e.saveStep(with(waitFor("over", 0, now), r)).Place
+		e.publish(store.EventParams{Payload: []byte("1")})
+		res := e.park(r, waitFor("over", time.Hour, store.WaitParams{Topic: "other", FromNow: true}))
+		e.wantTime("due", res.RunAt, e.now())
+		e.wantState(r.ID, job.Ready)
+		if rec := e.wantRecord(r.ID, "over", job.StepTimedOut, ""); rec.Topic != "paid" || rec.Place != place {
+			e.Errorf("record %+v", rec)
+		}
+	}},
 	{"an expired event ends no wait", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		e.saveStep(with(waitFor("from here", 0, now), r))

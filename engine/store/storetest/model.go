@@ -20,6 +20,7 @@ type model struct {
 	follow  []store.EnqueueParams // of a batch of settles, until followUp
 
 	schedules map[string]*store.Schedule
+	events    []job.Event // that are not purged, in the order of their places
 }
 
 type modelRun struct {
@@ -29,6 +30,7 @@ type modelRun struct {
 	settled  map[int64]time.Time // claims that their own worker ended, and when the run was due then
 	worker   map[int64]string    // who held which claim
 	taken    map[int64]bool      // claims that a cancel ended, to have the run undone
+	parked   parked
 }
 
 type modelWorker struct{ expires time.Time }
@@ -192,6 +194,13 @@ func (m *model) saveStep(r *modelRun, p store.StepParams) store.StepResult {
 	if p.Module != "" {
 		r.Module = p.Module
 	}
+	if p.Wait != nil {
+		res, ok := m.wait(r, p, &st)
+		if !ok {
+			return res
+		}
+		out = res
+	}
 	for i := range r.steps {
 		if r.steps[i].Name == p.Name {
 			if is := r.steps[i].Status; p.Status == job.StepStarted && (is == job.StepCompleted || is == job.StepFailed) {
@@ -224,8 +233,9 @@ func (m *model) settle(p store.SettleParams) store.SettleResult {
 		runAt, ok := r.settled[p.Ref.Claim]
 		return store.SettleResult{Landed: ok, RunAt: runAt}
 	}
+	var saved store.StepResult
 	if p.Step != nil {
-		m.saveStep(r, *p.Step)
+		saved = m.saveStep(r, *p.Step)
 	}
 	var runAt time.Time
 	if p.To.Live() {
@@ -234,6 +244,9 @@ func (m *model) settle(p store.SettleParams) store.SettleResult {
 			runAt = runAt.Add(p.Delay)
 		}
 		if p.Step != nil && p.Step.Status == job.StepSleeping {
+			runAt = m.wakeAt(*p.Step)
+		}
+		if p.Step != nil && p.Step.Wait != nil {
 			runAt = m.wakeAt(*p.Step)
 		}
 	}
@@ -255,11 +268,19 @@ func (m *model) settle(p store.SettleParams) store.SettleResult {
 	}
 	m.end(r, p.To, runAt, p.Retention, p.Error)
 	r.settled[p.Ref.Claim] = runAt
+	answer := runAt
+	if p.Step != nil && p.Step.Wait != nil {
+		// What the attempt's record says is when the time would have been over.
+		if saved.Status != job.StepWaiting {
+			r.State, r.RunAt, answer = job.Ready, m.now, m.now
+		}
+		r.parked = parked{topic: p.Step.Wait.Topic, key: p.Step.Wait.Key, claim: r.Claims}
+	}
 	if p.Ref.Claim != 1 || p.Outcome != job.Completed {
 		m.record(r, p.Ref, attempt, p.Outcome, runAt, p.Error)
 	}
 	m.follow = append(m.follow, p.Enqueue...)
-	return store.SettleResult{Landed: true, RunAt: runAt}
+	return store.SettleResult{Landed: true, RunAt: answer}
 }
 
 // followUp ends a batch of settles.

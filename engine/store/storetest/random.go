@@ -124,6 +124,8 @@ func (x *random) step() {
 		{"renew", 6, x.renewSome}, {"register", 3, x.registerOne}, {"deregister", 1, x.deregisterOne}, {"reclaim", 3, x.reclaimSome},
 		{"cancel", 3, x.cancelOne}, {"let go", 2, x.letGoOne}, {"requeue", 3, x.requeueOne}, {"promote", 2, x.promoteOne}, {"delete", 1, x.deleteOne}, {"purge", 1, x.purgeSome},
 		{"lead", 3, x.leadSome}, {"fire", 5, x.fireSome}, {"pause", 1, x.pauseOne}, {"release", 1, x.releaseSome}, {"forget", 1, x.forgetOne},
+		{"publish", 6, x.publishSome}, {"publish inside", 3, x.publishInside}, {"wait", 5, x.waitSome}, {"park", 8, x.parkOne},
+		{"pending event", 3, x.pendingOne}, {"purge events", 1, x.purgeEvents},
 		{"advance", 2, x.advance}, // the model's clock follows with the next step
 	} {
 		op.weight -= x.rand.IntN(101)
@@ -187,6 +189,7 @@ func (x *random) compareAll() {
 	want := x.m.list()
 	x.same(want[:min(len(want), 1000)], ids(x.list(store.ListParams{Limit: 1000})))
 	x.same(x.m.listSchedules(), x.schedules())
+	x.same(x.m.listEvents(), x.listEvents())
 	st := x.stats()
 	var queues []store.QueueStats
 	for _, q := range st.Queues {

@@ -42,6 +42,9 @@ type EnqueueParams struct {
 	// Abandon, of an invoked run only, lets it go on when the run that waits for
 	// it ends before it; it is cancelled otherwise.
 	Abandon bool `json:"abandon,omitempty"`
+	// TimeoutMS, of an invoked run only, is how long the run that waits for it does,
+	// from its start; 0 is for as long as it takes.
+	TimeoutMS int64 `json:"timeout_ms,omitempty"`
 }
 
 // WaitParams say which event a wait is for. An empty Key takes events of any. A

@@ -148,6 +148,53 @@ func TestAHandlerReachesNoOtherTenantsRuns(t *testing.T) {
 	})
 }
 
+// A child that is not done in time is cancelled, and its parent goes on without it.
+func TestAParentWaitsForAChildNoLongerThanItsTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := &enginetest.Guest{Name: "v1", Handlers: map[string]enginetest.Handler{
+			"parent": func(t *enginetest.Task) (any, error) {
+				results, err := t.Invoke(3,
+					abi.EnqueueParams{Job: "child", Input: []byte("1"), TimeoutMS: time.Hour.Milliseconds()},
+					abi.EnqueueParams{Job: "child", Input: []byte("100"), TimeoutMS: time.Hour.Milliseconds()},
+					abi.EnqueueParams{Job: "child", Input: []byte("100"), TimeoutMS: time.Minute.Milliseconds(), Abandon: true},
+				)
+				if err != nil {
+					return nil, err
+				}
+				if results[0].Failure != nil || results[1].Failure == nil || results[2].Failure == nil {
+					return nil, fmt.Errorf("the children ended with %+v", results)
+				}
+				return []string{results[1].Failure.Code, results[2].Failure.Code}, nil
+			},
+			"child": func(t *enginetest.Task) (any, error) {
+				var minutes int
+				if err := json.Unmarshal(t.Attempt.Input, &minutes); err != nil {
+					return nil, err
+				}
+				return "done", t.Sleep("work", time.Duration(minutes)*time.Minute)
+			},
+		}}
+		e := serve(t, g)
+		began := time.Now()
+		id := enqueued(t, e, "parent")
+		r := ends(t, e, id)
+		if r.State != job.Done || string(r.Output) != `["X_CHILD_TIMEOUT","X_CHILD_TIMEOUT"]` {
+			t.Fatalf("the parent is %s with %s: %+v", r.State, r.Output, r.Error)
+		}
+		if d := time.Since(began); d < time.Hour || d > time.Hour+5*time.Minute {
+			t.Errorf("it took %v", d)
+		}
+		runs, err := e.Client().List(t.Context(), store.ListParams{Parent: id})
+		if err != nil || len(runs) != 3 {
+			t.Fatal(runs, err)
+		}
+		// The newest is the one that goes on.
+		if runs[0].State != job.Suspended || runs[1].State != job.Cancelled || runs[2].State != job.Done {
+			t.Errorf("the children are %s, %s, %s", runs[2].State, runs[1].State, runs[0].State)
+		}
+	})
+}
+
 func TestAFanOutKeepsItsLimitAndItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const children, limit = 60, 8

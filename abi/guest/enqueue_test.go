@@ -127,6 +127,19 @@ func TestInputThatIsNoJSONIsTerminal(t *testing.T) {
 	}
 }
 
+func TestAnInvokeThatTakesTooLongIsATimeout(t *testing.T) {
+	o := guesttest.Options{Invoke: func(job string, input json.RawMessage) (any, *abi.Failure) {
+		return nil, &abi.Failure{Code: "X_CHILD_TIMEOUT", Message: "the child was not done in time, and was cancelled"}
+	}}
+	r := job(t, none{}, o, func(c *guest.Ctx, _ none) (string, error) {
+		_, err := guest.Invoke[int](c, "slow", 1, guest.Timeout(90*time.Second))
+		return fmt.Sprintf("%t %t %s", errors.Is(err, guest.ErrTimeout), errors.Is(err, guest.ErrFailed), guest.CodeOf(err)), nil
+	})
+	if string(r.Output) != `"true true X_CHILD_TIMEOUT"` || len(r.Enqueued) != 1 || r.Enqueued[0].TimeoutMS != 90_000 {
+		t.Errorf("%s, %v, %+v", r.Output, r.Err, r.Enqueued)
+	}
+}
+
 func TestInvokeReturnsTheChildsOutputOrFailure(t *testing.T) {
 	type out struct{ Double int }
 	o := guesttest.Options{Invoke: func(job string, input json.RawMessage) (any, *abi.Failure) {

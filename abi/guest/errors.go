@@ -195,7 +195,7 @@ func (e *HostError) Error() string {
 
 // Is finds the Err values of this package and the host's Code.
 func (e *HostError) Is(target error) bool {
-	return target == answer(e.Answer) || e.Code != "" && target == e.Code
+	return target == answer(e.Answer) || e.Code != "" && target == e.Code || target == ErrTimeout && e.Code == childTimeout
 }
 
 func (e *HostError) failureCode() Code  { return e.Code }

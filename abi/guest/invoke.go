@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wire"
@@ -12,6 +13,19 @@ import (
 // Abandon lets an invoked run go on when the run that waits for it ends before
 // it, by a cancel or a failure for good; it is cancelled otherwise.
 func Abandon() EnqueueOption { return func(p *abi.EnqueueParams) { p.Abandon = true } }
+
+// Timeout has an invoked run waited for no longer than d from its start. It is
+// cancelled then, or goes on with Abandon, and is an error: ErrTimeout, and
+// ErrFailed as that of any child that did not end well. The job's own timeout is
+// something else: it is that of one attempt.
+//
+// Below a millisecond it is one millisecond.
+func Timeout(d time.Duration) EnqueueOption {
+	return func(p *abi.EnqueueParams) { p.TimeoutMS = max(d.Milliseconds(), 1) }
+}
+
+// childTimeout is the code of a child that was not waited for any longer.
+const childTimeout Code = "X_CHILD_TIMEOUT"
 
 // Invoke makes a run of another job, waits for its end as Sleep sleeps, and
 // returns its output; every later attempt gets the same. It cannot be called in

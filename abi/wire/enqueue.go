@@ -11,14 +11,15 @@ import (
 )
 
 type enqueueJSON struct {
-	Job      string          `json:"job"`
-	Input    json.RawMessage `json:"input"`
-	Key      string          `json:"key"`
-	Tenant   string          `json:"tenant"`
-	DelayMS  *int64          `json:"delay_ms"`
-	RunAt    *time.Time      `json:"run_at"`
-	Priority *int            `json:"priority"`
-	Abandon  bool            `json:"abandon"`
+	Job       string          `json:"job"`
+	Input     json.RawMessage `json:"input"`
+	Key       string          `json:"key"`
+	Tenant    string          `json:"tenant"`
+	DelayMS   *int64          `json:"delay_ms"`
+	RunAt     *time.Time      `json:"run_at"`
+	Priority  *int            `json:"priority"`
+	Abandon   bool            `json:"abandon"`
+	TimeoutMS *int64          `json:"timeout_ms"`
 }
 
 // DecodeEnqueue is the argument of enqueue: one EnqueueParams or an array of at
@@ -36,12 +37,15 @@ func DecodeEnqueue(b []byte) ([]abi.EnqueueParams, error) {
 		if runs[i].Abandon {
 			return nil, invalid("leave it out: a run that nobody waits for goes on anyway", "entry %d of the request: abandon is for invoke", i)
 		}
+		if runs[i].TimeoutMS != 0 {
+			return nil, invalid("leave it out: nobody waits for this run; its job has a timeout of its own", "entry %d of the request: timeout_ms is for invoke", i)
+		}
 	}
 	return runs, err
 }
 
 // DecodeInvoke is the first argument of invoke, refused as DecodeEnqueue does;
-// there an entry may say abandon. An empty array is refused.
+// there an entry may say abandon and timeout_ms. An empty array is refused.
 func DecodeInvoke(b []byte) ([]abi.EnqueueParams, error) {
 	runs, err := decodeRuns(abi.FuncInvoke, b)
 	if err == nil && len(runs) == 0 {
@@ -113,6 +117,15 @@ func decodeRun(what string, b []byte) (abi.EnqueueParams, error) {
 		}
 		run.DelayMS = *j.DelayMS
 	}
+	if j.TimeoutMS != nil {
+		if *j.TimeoutMS <= 0 {
+			return abi.EnqueueParams{}, invalid("leave timeout_ms out to wait for as long as it takes", "%s: timeout_ms is %d", what, *j.TimeoutMS)
+		}
+		if _, err := Duration(*j.TimeoutMS); err != nil {
+			return abi.EnqueueParams{}, err
+		}
+		run.TimeoutMS = *j.TimeoutMS
+	}
 	return run, nil
 }
 
@@ -156,6 +169,9 @@ func appendRun(dst []byte, r *abi.EnqueueParams) []byte {
 	}
 	if r.Abandon {
 		dst = append(dst, `,"abandon":true`...)
+	}
+	if r.TimeoutMS != 0 {
+		dst = strconv.AppendInt(append(dst, `,"timeout_ms":`...), r.TimeoutMS, 10)
 	}
 	return append(dst, '}')
 }

@@ -91,7 +91,17 @@ func TestInvokeTakesOneRunOrSeveral(t *testing.T) {
 	if again, err := DecodeInvoke(AppendEnqueue(nil, ps...)); err != nil || !cmp.Equal(ps, again) {
 		t.Errorf("%+v, %v", again, err)
 	}
-	for _, s := range []string{`[]`, `[{"job":"child","limit":1}]`, `{"job":"child","abandon":"yes"}`} {
+	ps, err = DecodeInvoke([]byte(`{"job":"child","timeout_ms":1500}`))
+	if again, err2 := DecodeInvoke(AppendEnqueue(nil, ps...)); err != nil || err2 != nil || ps[0].TimeoutMS != 1500 || !cmp.Equal(ps, again) {
+		t.Errorf("with a timeout: %+v, %v, %v", ps, err, err2)
+	}
+	if _, err := DecodeEnqueue([]byte(`{"job":"child","timeout_ms":1500}`)); refusalCode(err) != abi.CodeInvalid {
+		t.Errorf("an enqueue with a timeout: %v", err)
+	}
+	for _, s := range []string{
+		`[]`, `[{"job":"child","limit":1}]`, `{"job":"child","abandon":"yes"}`, `{"job":"child","timeout_ms":0}`, `{"job":"child","timeout_ms":-1}`,
+		`{"job":"child","timeout_ms":1.5}`,
+	} {
 		if _, err := DecodeInvoke([]byte(s)); refusalCode(err) != abi.CodeInvalid {
 			t.Errorf("%s: %v", s, err)
 		}

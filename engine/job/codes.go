@@ -4,7 +4,8 @@ package job
 // guest's end are in package abi, those of a manifest in engine/manifest.
 const (
 	CodeCancelled           = "X_JOB_CANCELLED"
-	CodeChildFailed         = "X_CHILD_FAILED" // a child without words of its own
+	CodeChildFailed         = "X_CHILD_FAILED"  // a child without words of its own
+	CodeChildTimeout        = "X_CHILD_TIMEOUT" // a child that was not waited for any longer
 	CodeClaimQueuesEmpty    = "X_JOB_CLAIM_QUEUES_EMPTY"
 	CodeCompensationFailed  = "X_JOB_COMPENSATION_FAILED"
 	CodeCompensationUnknown = "X_JOB_COMPENSATION_UNDECLARED" // a step is undone by a job that does not say so

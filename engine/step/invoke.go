@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,7 +107,7 @@ func (a *Attempt) startChildren(runs []abi.EnqueueParams, names []string, start 
 		return nil, a.refuseForward(names[start[0]])
 	}
 	next := start[:min(len(start), max(limit-live, 0))]
-	invoke := &store.InvokeParams{}
+	invoke := &store.InvokeParams{Timed: slices.ContainsFunc(runs, func(r abi.EnqueueParams) bool { return r.TimeoutMS > 0 })}
 	if len(next) > 0 {
 		// All of them are checked before the first is started: a refusal then
 		// leaves none behind.
@@ -131,6 +132,7 @@ func (a *Attempt) startChildren(runs []abi.EnqueueParams, names []string, start 
 			}
 			invoke.Start = append(invoke.Start, store.ChildParams{
 				Name: names[i], Run: prepared[n], Abandon: runs[i].Abandon, Retention: a.p.Queue.Retention(runs[i].Job),
+				Timeout: time.Duration(runs[i].TimeoutMS) * time.Millisecond,
 			})
 		}
 	}

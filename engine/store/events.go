@@ -92,12 +92,18 @@ type ListEventsParams struct {
 // any more. A child whose key a live run holds, or whose ID is taken, is not
 // started: its record is StepFailed with X_JOB_DUPLICATE.
 //
+// A child with a Timeout that is live when it is over is not waited for: the park of
+// its parent at that time, or later, makes its record StepFailed with
+// X_CHILD_TIMEOUT and cancels it, unless it is to be abandoned. So a parent that is
+// parked is due at the first of these times.
+//
 // When the parent ends first, its live children are cancelled in the same write,
 // and theirs, but for those to be abandoned. Their records become StepRetrying:
 // a parent that is requeued starts them anew.
 type InvokeParams struct {
 	Start []ChildParams
 	Most  int
+	Timed bool // some of its children, of now or before, have a Timeout
 }
 
 // ChildParams is one child to start.
@@ -106,6 +112,7 @@ type ChildParams struct {
 	Run       EnqueueParams
 	Abandon   bool          // it outlives its parent
 	Retention time.Duration // of its run, should it be cancelled with its parent
+	Timeout   time.Duration // from now; 0 is none
 }
 
 // InvokeHorizon is when a run that waits for its children is due at the latest:
@@ -122,6 +129,20 @@ func ChildHeld(jobName, holder string) *job.Failure {
 		Message: "a run of job " + jobName + " holds the child's key, and is not this run's: " + holder,
 		Fix:     "let it end, or invoke the child under another key",
 	}
+}
+
+// ChildTimedOut is the failure of a child that was not waited for any longer.
+func ChildTimedOut(abandoned bool) *job.Failure {
+	f := &job.Failure{Code: job.CodeChildTimeout, Message: "the child was not done in time, and was cancelled"}
+	if abandoned {
+		f.Message = "the child was not done in time; it goes on"
+	}
+	return f
+}
+
+// ChildTooLate is why a child was cancelled that its parent waits for no longer.
+func ChildTooLate(parent string) *job.Failure {
+	return &job.Failure{Code: job.CodeCancelled, Message: "run " + parent + " waits for this one no longer"}
 }
 
 // ChildEnded is the failure of a child that ended in a state without words of

@@ -14,14 +14,15 @@ import (
 )
 
 var (
-	qLockInvokers  = named("lock_invokers")
-	qOpenInvokers  = named("open_invokers")
-	qSaveChildren  = named("save_children")
-	qInvokeDepth   = named("invoke_depth")
-	qRestInvokers  = named("rest_invokers")
-	qTellParents   = named("tell_parents")
-	qWakeParents   = named("wake_parents")
-	qLeaveChildren = named("leave_children")
+	qLockInvokers   = named("lock_invokers")
+	qOpenInvokers   = named("open_invokers")
+	qSaveChildren   = named("save_children")
+	qInvokeDepth    = named("invoke_depth")
+	qRestInvokers   = named("rest_invokers")
+	qTellParents    = named("tell_parents")
+	qWakeParents    = named("wake_parents")
+	qLeaveChildren  = named("leave_children")
+	qExpireChildren = named("expire_children")
 )
 
 // InvokeDepth implements store.Events.
@@ -100,64 +101,98 @@ func (s *Store) startChildren(ctx context.Context, tx pgx.Tx, p *store.SettlePar
 	}
 	n := len(start)
 	parents, names, children := make([]pgtype.UUID, n), make([]string, n), make([]pgtype.UUID, n)
-	errors, abandon, keep := make([]*string, n), make([]bool, n), make([]int64, n)
+	errors, abandon, keep, timeouts := make([]*string, n), make([]bool, n), make([]int64, n), make([]int64, n)
 	for i := range start {
 		c := &start[i]
 		parents[i], names[i] = idParam(p.Ref.RunID), enc(c.Name)
 		abandon[i], keep[i] = c.Abandon, ms(c.Retention)
+		if c.Timeout > 0 {
+			timeouts[i] = max(ms(c.Timeout), 1)
+		}
 		if res := b.results[i]; res.Deduped {
 			errors[i] = failureText(store.ChildHeld(c.Run.Job, res.ID))
 		} else {
 			children[i] = idParam(c.Run.ID)
 		}
 	}
-	return b, s.run(ctx, tx, call{st: qSaveChildren, args: []any{parents, names, children, errors, abandon, keep}})
+	return b, s.run(ctx, tx, call{st: qSaveChildren, args: []any{parents, names, children, errors, abandon, keep, timeouts}})
 }
 
 // restInvokers is the statement that leaves parents, which a settle suspended,
 // parked or ready.
-func restInvokers(ids []string, most []int32, each func(i int, rest resting)) call {
-	return call{st: qRestInvokers, args: []any{uuidParams(ids), most}, scan: scanRest(each)}
+func restInvokers(ids []string, most []int32, timed []bool, each func(i int, rest resting)) call {
+	return call{st: qRestInvokers, args: []any{uuidParams(ids), most, timed}, scan: scanRest(each)}
+}
+
+// familyChild is a live child that is to be cancelled, for keep ms.
+type familyChild struct {
+	id, parent string
+	keep       int64
+}
+
+// expireChildren ends the waiting of parents for children whose time is over.
+func (s *Store) expireChildren(ctx context.Context, tx pgx.Tx, parents []string) (undone []resting, err error) {
+	var late []familyChild
+	args := []any{uuidParams(parents), *failureText(store.ChildTimedOut(false)), *failureText(store.ChildTimedOut(true))}
+	err = s.run(ctx, tx, call{st: qExpireChildren, args: args, scan: func(r *row) error {
+		late = append(late, familyChild{r.uuid(), r.uuid(), r.int()})
+		return nil
+	}})
+	if err != nil || len(late) == 0 {
+		return nil, err
+	}
+	ended, undone, err := s.cancelChildren(ctx, tx, late, store.ChildTooLate, false)
+	if err != nil {
+		return nil, err
+	}
+	more, err := s.leaveChildren(ctx, tx, ended, false)
+	return append(undone, more...), err
+}
+
+// cancelChildren cancels runs that may have ended, or be gone. It answers which did
+// end, whose children are left, and which are undone first.
+func (s *Store) cancelChildren(ctx context.Context, tx pgx.Tx, children []familyChild, why func(parent string) *job.Failure, noCompensate bool) (ended []string, undone []resting, err error) {
+	for _, c := range children {
+		one := cancelled{s: s, tx: tx}
+		_, err := one.one(ctx, store.CancelParams{
+			ID: c.id, Reason: why(c.parent).Message, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: noCompensate,
+		})
+		switch abi.CodeOf(err) {
+		case "":
+			if err != nil {
+				return nil, nil, err
+			}
+		case job.CodeNotFound, job.CodeNotCancellable:
+		default:
+			return nil, nil, err
+		}
+		undone = append(undone, one.woken...)
+		if one.did {
+			ended = append(ended, c.id)
+		}
+	}
+	return ended, undone, nil
 }
 
 // leaveChildren cancels the live children of runs that have ended, and theirs, but
 // for those to be abandoned. It answers which of them are undone first. noCompensate
 // is as of store.CancelParams.
 func (s *Store) leaveChildren(ctx context.Context, tx pgx.Tx, parents []string, noCompensate bool) (undone []resting, err error) {
-	type child struct {
-		id, parent string
-		keep       int64
-	}
 	for len(parents) > 0 {
-		var children []child
+		var children []familyChild
 		args := []any{uuidParams(parents), *failureText(store.ChildLeft(false)), *failureText(store.ChildLeft(true))}
 		err := s.run(ctx, tx, call{st: qLeaveChildren, args: args, scan: func(r *row) error {
-			children = append(children, child{r.uuid(), r.uuid(), r.int()})
+			children = append(children, familyChild{r.uuid(), r.uuid(), r.int()})
 			return nil
 		}})
 		if err != nil {
 			return nil, err
 		}
-		parents = nil
-		for _, c := range children {
-			one := cancelled{s: s, tx: tx}
-			_, err := one.one(ctx, store.CancelParams{
-				ID: c.id, Reason: store.ParentEnded(c.parent).Message, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: noCompensate,
-			})
-			switch abi.CodeOf(err) {
-			case "":
-				if err != nil {
-					return nil, err
-				}
-			case job.CodeNotFound, job.CodeNotCancellable:
-			default:
-				return nil, err
-			}
-			undone = append(undone, one.woken...)
-			if one.did {
-				parents = append(parents, c.id)
-			}
+		var some []resting
+		if parents, some, err = s.cancelChildren(ctx, tx, children, store.ParentEnded, noCompensate); err != nil {
+			return nil, err
 		}
+		undone = append(undone, some...)
 	}
 	return undone, nil
 }

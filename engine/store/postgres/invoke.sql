@@ -11,16 +11,18 @@ ON CONFLICT (parent) DO UPDATE SET live = invokers.live
 
 -- name: save_children
 -- $1 parents, $2 names, $3 children or NULL for one that was not started, $4
--- errors of those, $5 whether each is abandoned, $6 ms to keep it
+-- errors of those, $5 whether each is abandoned, $6 ms to keep it, $7 ms that it is
+-- waited for; 0 is for ever
 WITH u AS MATERIALIZED (
-  SELECT u.* FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::boolean[], $6::bigint[])
-    WITH ORDINALITY u(id, name, child, error, abandon, keep, ord)
+  SELECT u.* FROM unnest($1::uuid[], $2::text[], $3::uuid[], $4::text[], $5::boolean[], $6::bigint[], $7::bigint[])
+    WITH ORDINALITY u(id, name, child, error, abandon, keep, timeout, ord)
 ), saved AS (
-  INSERT INTO {schema}.steps (run_id, name, ordinal, kind, status, attempts, started_at, finished_at, error, child)
-  SELECT id, name, nextval({step_ordinal}), 'invoke', CASE WHEN child IS NULL THEN 'failed' ELSE 'waiting' END, 0, {now}, {now}, error, child
+  INSERT INTO {schema}.steps (run_id, name, ordinal, kind, status, attempts, wake_at, started_at, finished_at, error, child)
+  SELECT id, name, nextval({step_ordinal}), 'invoke', CASE WHEN child IS NULL THEN 'failed' ELSE 'waiting' END, 0,
+    CASE WHEN child IS NOT NULL AND timeout > 0 THEN {now} + timeout * interval '1 millisecond' END, {now}, {now}, error, child
   FROM (SELECT * FROM u ORDER BY ord) o
   ON CONFLICT (run_id, name) DO UPDATE SET kind = excluded.kind, status = excluded.status, attempts = excluded.attempts,
-    finished_at = excluded.finished_at, error = excluded.error, output = NULL, child = excluded.child
+    wake_at = excluded.wake_at, finished_at = excluded.finished_at, error = excluded.error, output = NULL, child = excluded.child
 ), counted AS (
   UPDATE {schema}.invokers i SET live = i.live + u.n
   FROM (SELECT id, count(*) AS n FROM u WHERE child IS NOT NULL GROUP BY id) u WHERE i.parent {of_u}
@@ -38,15 +40,36 @@ SELECT count(*) FROM up
 
 -- name: rest_invokers
 -- $1 parents that a settle suspended, $2 how many of their children may be live:
--- one that has no more is ready, the others are parked. Their rows are locked.
+-- one that has no more is ready, the others are parked, $3 until the first of their
+-- children is late. Their rows are locked.
 UPDATE {schema}.waiting w SET
   state = CASE WHEN u.live > u.most THEN 'suspended' ELSE 'ready' END,
-  run_at = CASE WHEN u.live > u.most THEN w.run_at ELSE {now} END,
+  run_at = CASE WHEN u.live <= u.most THEN {now} WHEN NOT u.timed THEN w.run_at ELSE least(w.run_at, (
+    SELECT min(s.wake_at) FROM {schema}.steps s WHERE s.run_id {of_u} AND s.kind = 'invoke' AND s.status = 'waiting')) END,
   awaits = CASE WHEN u.live > u.most THEN u.most END
-FROM (SELECT p.id, p.most, p.ord, coalesce((SELECT i.live FROM {schema}.invokers i WHERE i.parent = p.id), 0) AS live
-  FROM unnest($1::uuid[], $2::integer[]) WITH ORDINALITY p(id, most, ord)) u
+FROM (SELECT p.id, p.most, p.timed, p.ord, coalesce((SELECT i.live FROM {schema}.invokers i WHERE i.parent = p.id), 0) AS live
+  FROM unnest($1::uuid[], $2::integer[], $3::boolean[]) WITH ORDINALITY p(id, most, timed, ord)) u
 WHERE w.id {of_u}
 RETURNING u.ord, w.state = 'ready', w.run_at, w.queue, w.tenant, w.priority
+
+-- name: expire_children
+-- $1 parents, whose rows are locked, $2 the error in the record of a live child that
+-- is late and cancelled, $3 of one that goes on. Answers those to be cancelled.
+WITH gone AS (
+  DELETE FROM {schema}.invocations i USING (
+    SELECT s.run_id, s.name, s.child FROM unnest($1::uuid[]) u(id) JOIN {schema}.steps s ON s.run_id {of_u}
+    WHERE s.kind = 'invoke' AND s.status = 'waiting' AND s.wake_at <= {now}
+  ) late WHERE i.child = late.child AND i.parent = late.run_id
+  RETURNING i.child, i.parent, i.name, i.abandon, i.keep
+), told AS (
+  UPDATE {schema}.steps s SET status = 'failed', finished_at = {now}, error = CASE WHEN u.abandon THEN $3::text ELSE $2::text END
+  FROM (SELECT parent AS id, g.* FROM gone g) u
+  WHERE s.run_id {of_u} AND s.name = u.name AND s.child = u.child AND s.status = 'waiting'
+), counted AS (
+  UPDATE {schema}.invokers i SET live = i.live - u.n
+  FROM (SELECT parent AS id, count(*) AS n FROM gone GROUP BY parent) u WHERE i.parent {of_u}
+)
+SELECT child, parent, keep FROM gone WHERE NOT abandon ORDER BY child
 
 -- name: tell_parents
 -- $1 runs that have ended, $2 states, $3 the error of one that ended so without

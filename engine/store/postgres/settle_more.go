@@ -249,17 +249,28 @@ func (m *settlingMore) restWaits(ctx context.Context) error {
 // restInvokers does so for those that wait for children.
 func (m *settlingMore) restInvokers(ctx context.Context) error {
 	var which []int
-	var ids []string
+	var ids, late []string
 	var most []int32
+	var timed []bool
 	for i, p := range m.batch {
 		if m.landed[i] && p.Invoke != nil {
 			which, ids, most = append(which, i), append(ids, p.Ref.RunID), append(most, int32(p.Invoke.Most))
+			if timed = append(timed, p.Invoke.Timed); p.Invoke.Timed {
+				late = append(late, p.Ref.RunID)
+			}
 		}
 	}
 	if which == nil {
 		return nil
 	}
-	return m.s.run(ctx, m.tx, restInvokers(ids, most, func(i int, r resting) { m.rests(which[i], r) }))
+	if late != nil {
+		woken, err := m.s.expireChildren(ctx, m.tx, late)
+		if err != nil {
+			return err
+		}
+		m.woken = append(m.woken, woken...)
+	}
+	return m.s.run(ctx, m.tx, restInvokers(ids, most, timed, func(i int, r resting) { m.rests(which[i], r) }))
 }
 
 // rests notes how an entry's run is left.

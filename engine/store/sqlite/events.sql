@@ -141,3 +141,14 @@ WHERE run = ?1 AND name = ?2 AND status = 'waiting' AND child = ?3
 
 -- name: children_of
 SELECT child, name, abandon, keep FROM invocations INDEXED BY invocations_parent WHERE parent = ?1 ORDER BY child
+
+-- name: late_children
+-- ?1 parent, ?2 now: live children whose time is over.
+SELECT i.child, i.name, i.abandon, i.keep FROM invocations i INDEXED BY invocations_parent
+JOIN steps s ON s.run = i.parent AND s.name = i.name
+WHERE i.parent = ?1 AND s.status = 'waiting' AND s.wake_at <= ?2 ORDER BY i.child
+
+-- name: next_late
+-- ?1 parent
+SELECT min(s.wake_at) FROM invocations i INDEXED BY invocations_parent JOIN steps s ON s.run = i.parent AND s.name = i.name
+WHERE i.parent = ?1 AND s.status = 'waiting'

@@ -21,6 +21,8 @@ var (
 	qChildEnd          = named("child_end")
 	qEndInvoke         = named("end_invoke")
 	qChildrenOf        = named("children_of")
+	qLateChildren      = named("late_children")
+	qNextLate          = named("next_late")
 )
 
 // InvokeDepth implements store.Events.
@@ -50,6 +52,9 @@ func (t *tx) startChildren(h *held, p *store.InvokeParams, module string) error 
 			return err
 		}
 		st := store.StepParams{Name: c.Name, Kind: job.KindInvoke, Status: job.StepWaiting, Module: module}
+		if c.Timeout > 0 {
+			st.WakeAt = fromMS(t.now + max(c.Timeout.Milliseconds(), 1))
+		}
 		if res.Deduped {
 			st.Status, st.Error = job.StepFailed, store.ChildHeld(c.Run.Job, res.ID)
 		}
@@ -78,6 +83,82 @@ func (t *tx) startChildren(h *held, p *store.InvokeParams, module string) error 
 		}
 	}
 	return nil
+}
+
+// expireChildren ends the waiting for children whose time is over.
+func (t *tx) expireChildren(h *held, parentID string) error {
+	type child struct {
+		id      uuid
+		name    string
+		abandon bool
+		keep    int64
+	}
+	var late []child
+	q := t.use(qLateChildren)
+	q.int(h.seq)
+	q.int(t.now)
+	for q.step() {
+		c := child{name: q.colText(1), abandon: q.colInt(2) != 0, keep: q.colInt(3)}
+		copy(c.id[:], q.s.ColumnRawBlob(0))
+		late = append(late, c)
+	}
+	if err := q.end(); err != nil {
+		return err
+	}
+	for _, c := range late {
+		q := t.use(qDeleteInvocation)
+		q.blob(c.id[:])
+		if err := q.exec(); err != nil {
+			return err
+		}
+		q = t.use(qEndInvoke)
+		q.int(h.seq)
+		q.text(c.name)
+		q.blob(c.id[:])
+		q.text(string(job.StepFailed))
+		q.null()
+		q.int(t.now)
+		bindFailure(&q, store.ChildTimedOut(c.abandon))
+		if err := q.exec(); err != nil {
+			return err
+		}
+		if c.abandon {
+			continue
+		}
+		p := store.CancelParams{ID: c.id.String(), Reason: store.ChildTooLate(parentID).Message, Retention: time.Duration(c.keep) * time.Millisecond}
+		if err := t.cancelChild(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cancelChild cancels a run that may have ended, or be gone.
+func (t *tx) cancelChild(p store.CancelParams) error {
+	r, seq, err := t.get(p.ID)
+	switch code := abi.CodeOf(err); {
+	case code == job.CodeNotFound || code == job.CodeRowStatusUnknown || err == nil && !r.State.Live():
+		return nil
+	case err != nil:
+		return err
+	}
+	if err := t.cancel(&r, seq, p); err != nil && abi.CodeOf(err) != job.CodeNotCancellable {
+		return err
+	}
+	return nil
+}
+
+// nextLate is when the first of a run's live children is late, or never.
+func (t *tx) nextLate(parent int64) (at int64, err error) {
+	at = t.now + store.InvokeHorizon.Milliseconds()
+	q := t.use(qNextLate)
+	q.int(parent)
+	if q.step() {
+		if first := q.colInt(0); first > 0 { // NULL is 0
+			at = min(at, first)
+		}
+	}
+	return at, q.end()
 }
 
 // parkForChildren has a run that was just suspended wait until at most that many
@@ -222,18 +303,10 @@ func (t *tx) endChildren(parent int64, parentID string, noCompensate bool) error
 		if c.abandon {
 			continue
 		}
-		id := c.id.String()
-		r, seq, err := t.get(id)
-		switch code := abi.CodeOf(err); {
-		case code == job.CodeNotFound || code == job.CodeRowStatusUnknown || err == nil && !r.State.Live():
-			continue
-		case err != nil:
-			return err
-		}
 		p := store.CancelParams{
-			ID: id, Reason: store.ParentEnded(parentID).Message, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: noCompensate,
+			ID: c.id.String(), Reason: store.ParentEnded(parentID).Message, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: noCompensate,
 		}
-		if err := t.cancel(&r, seq, p); err != nil && abi.CodeOf(err) != job.CodeNotCancellable {
+		if err := t.cancelChild(p); err != nil {
 			return err
 		}
 	}

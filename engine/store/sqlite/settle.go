@@ -119,6 +119,14 @@ func (t *tx) settle(p *store.SettleParams) (ended bool, res store.SettleResult, 
 		}
 		if p.Invoke != nil {
 			runAt = t.now + store.InvokeHorizon.Milliseconds()
+			if p.Invoke.Timed {
+				if err := t.expireChildren(&h, p.Ref.RunID); err != nil {
+					return false, store.SettleResult{}, err
+				}
+				if runAt, err = t.nextLate(h.seq); err != nil {
+					return false, store.SettleResult{}, err
+				}
+			}
 		}
 	}
 	if err := t.endRun(&h, p, runAt); err != nil {

@@ -84,6 +84,52 @@ var invokeTests = []test{
 		depth(chain[3].ID, 100, 0)
 		depth(chain[2].ID, 100, 2)
 	}},
+	{"a child that takes too long fails its record and is cancelled, but for one to be abandoned", func(e *env) {
+		parent := e.start("w", store.EnqueueParams{})
+		start := e.children(parent, 4, func(i int, c *store.ChildParams) {
+			c.Timeout = []time.Duration{10 * time.Second, 10 * time.Second, 20 * time.Second, 0}[i]
+			c.Abandon, c.Retention = i == 1, time.Minute
+		})
+		timed := func(r job.Run, start ...store.ChildParams) store.SettleResult {
+			e.Helper()
+			return e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Slept, To: job.Suspended, Invoke: &store.InvokeParams{Start: start, Most: 2, Timed: true}})
+		}
+		e.wantTime("due", timed(parent, start...).RunAt, e.now().Add(10*time.Second))
+		e.wantState(parent.ID, job.Suspended)
+		held := e.claimChild("w") // the first runs, and will be told
+		e.db.Advance(10 * time.Second)
+		e.renew("w")
+		again := e.claimOne("w")
+		if again.ID != parent.ID {
+			e.Fatalf("claimed %+v", again)
+		}
+		e.wantTime("ready since", timed(again).RunAt, e.now())
+		e.wantState(parent.ID, job.Ready)
+		for i, state := range []job.State{job.Cancelled, job.Ready, job.Ready, job.Ready} {
+			e.wantState(start[i].Run.ID, state)
+			rec := e.record(parent.ID, start[i].Name)
+			if late := i < 2; late != (rec.Status == job.StepFailed && rec.Error.Code == job.CodeChildTimeout) || !late && rec.Status != job.StepWaiting {
+				e.Errorf("record %d is %s, %+v", i, rec.Status, rec.Error)
+			}
+		}
+		if res := e.settle(store.SettleParams{Ref: refOf(held), Outcome: job.Completed, To: job.Done, Parent: parent.ID}); res.Landed {
+			e.Error("a child that was cancelled settled")
+		}
+		// The abandoned one ends for itself, and the third in time.
+		e.endChild(e.claimChild("w"), job.Completed, job.Done, "1", nil)
+		e.endChild(e.claimChild("w"), job.Completed, job.Done, "2", nil)
+		e.wantRecord(parent.ID, start[1].Name, job.StepFailed, "")
+		e.wantRecord(parent.ID, start[2].Name, job.StepCompleted, "2")
+		e.db.Advance(20 * time.Second)
+		e.renew("w")
+		last := e.claimOne("w")
+		res := e.settle(store.SettleParams{Ref: refOf(last), Outcome: job.Slept, To: job.Suspended, Invoke: &store.InvokeParams{Timed: true}})
+		if res.RunAt.Before(e.now().Add(store.InvokeHorizon / 2)) {
+			e.Errorf("with a child that is waited for as long as it takes, it is due at %v", res.RunAt)
+		}
+		e.endChild(e.claimChild("w"), job.Completed, job.Done, "3", nil)
+		e.wantState(parent.ID, job.Ready)
+	}},
 	{"the end of a child makes its parent ready, with its output", func(e *env) {
 		parent := e.start("w", store.EnqueueParams{})
 		start := e.children(parent, 1, nil)

@@ -16,7 +16,9 @@ GRANT EXECUTE ON FUNCTION {schema}.extend(integer), {schema}.drop_expired(timest
 -- outputs, steps or events.
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON {schema}.schema_version TO {role};
-GRANT INSERT ON {schema}.waiting, {schema}.live_keys, {schema}.inputs TO {role};
+GRANT INSERT (id, job, queue, tenant, key, state, priority, max_attempts, run_at, created_at, parent, enqueued_by, traceparent, input, gate)
+  ON {schema}.waiting TO {role};
+GRANT INSERT ON {schema}.live_keys, {schema}.inputs TO {role};
 GRANT SELECT (id, job, tenant, key, state, run_at, claims) ON {schema}.waiting TO {role};
 GRANT SELECT (id, job, tenant, key, claims) ON {schema}.running TO {role};
 GRANT SELECT (id, state, claims) ON {schema}.finished TO {role};

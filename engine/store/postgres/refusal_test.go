@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -222,6 +223,19 @@ func TestRolesHaveTheLeastPrivilege(t *testing.T) {
 	}
 	_, err = e.Get(ctx, first[0].ID)
 	wantRefused(t, err, job.CodeDatabaseDenied, "grant")
+	connected(t, ecfg.URL, func(c *pgx.Conn) { // what would upset every claim
+		for column, value := range map[string]string{
+			"claims": "9223372036854775807", "attempt": "2147483647", "orphans": "9", "error": "'no JSON'", "progress": "'no JSON'",
+			"module": "'m'", "started_at": "now()", "awaits": "1", "topic": "'t'",
+		} {
+			_, err := c.Exec(ctx, cfg.dialect().fill("INSERT INTO {schema}.waiting (id, job, queue, priority, max_attempts, "+column+
+				") VALUES (gen_random_uuid(), 'j', 'q', 0, 1, "+value+")"))
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != "42501" {
+				t.Errorf("an enqueuer writes %s: %v", column, err)
+			}
+		}
+	})
 	err = e.Register(ctx, store.RegisterParams{ID: "thief", Lease: time.Hour})
 	wantRefused(t, err, job.CodeDatabaseDenied, "grant")
 	_, err = e.Claim(ctx, store.ClaimParams{Worker: "thief", Queues: []store.QueueLimit{{Queue: "q", Limit: 1}}})

@@ -94,19 +94,13 @@ func (r *row) bytes() []byte {
 }
 
 func (r *row) failure() job.Failure {
-	if v := r.next(); v != nil {
-		return *decode[job.Failure](r, v)
+	var f job.Failure
+	if v := r.next(); v != nil && json.Unmarshal(v, &f) != nil {
+		// Somebody else wrote it. One such row must not keep the claim of a whole
+		// queue, or a listing, from the others.
+		return job.Failure{Code: job.CodeInternal, Message: "the error in the database is no record of one"}
 	}
-	return job.Failure{}
-}
-
-// decode reads a JSON column.
-func decode[T any](r *row, v []byte) *T {
-	out := new(T)
-	if err := json.Unmarshal(v, out); err != nil {
-		r.fail("JSON", v)
-	}
-	return out
+	return f
 }
 
 func (r *row) fail(what string, v []byte) {
@@ -156,8 +150,8 @@ func (r *row) counts(run *job.Run) {
 func (r *row) history(run *job.Run) {
 	run.Module, run.Parent, run.EnqueuedBy, run.Traceparent = r.same(&r.module), r.uuid(), r.text(), r.text()
 	run.Error = r.failure()
-	if v := r.next(); v != nil {
-		run.Progress = *decode[job.Progress](r, v)
+	if v := r.next(); v != nil && json.Unmarshal(v, &run.Progress) != nil {
+		run.Progress = job.Progress{} // as for an error
 	}
 }
 

@@ -169,7 +169,7 @@ func (l *loader) declared(t *table, key, section, name string) bool {
 	one := strings.TrimSuffix(section, "s")
 	fix := l.suggest(name, maps.Keys(l.named[section]))
 	if fix == "" {
-		fix = "declare it: [" + join(section, name) + "]"
+		fix = "declare it: [" + join(section, clip(name)) + "]"
 	}
 	t.bad(key, CodeReference, "names the "+one+" "+quote(name)+", which nothing declares", fix)
 	return false

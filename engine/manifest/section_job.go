@@ -143,7 +143,7 @@ func (l *loader) retry(of *table) job.RetryPolicy {
 	if t == nil {
 		return p
 	}
-	p.Attempts = t.count("attempts", p.Attempts, 1, 10_000, fmt.Sprintf("%d, write 1 for no retry", p.Attempts))
+	p.Attempts = t.count("attempts", p.Attempts, 1, job.MostAttempts, fmt.Sprintf("%d, write 1 for no retry", p.Attempts))
 	p.Backoff = job.Backoff(t.choice("backoff", string(p.Backoff), string(job.BackoffFixed), string(job.BackoffLinear), string(job.BackoffExponential)))
 	p.Delay = t.duration("delay", p.Delay, 0, longest)
 	p.MaxDelay = t.duration("max_delay", p.MaxDelay, time.Millisecond, longest)

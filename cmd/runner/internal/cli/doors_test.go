@@ -254,3 +254,43 @@ func TestWhateverACommandIsGivenItAnswersInWords(t *testing.T) {
 		t.Errorf("only %d commands were tried", tried)
 	}
 }
+
+// Whatever a text is, its cell is one line that drives no terminal, and says what was
+// to be read.
+func FuzzCell(f *testing.F) {
+	for _, s := range abitest.HostileTexts() {
+		if len(s) < 1<<10 {
+			f.Add(s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		got := cell(s)
+		if strings.ContainsFunc(got, drivesATerminal) || strings.ContainsAny(got, "\n\t") || !utf8.ValidString(got) {
+			t.Errorf("%q has the cell %q", s, got)
+		}
+		if plain := strings.IndexFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) < 0; plain && got != s {
+			t.Errorf("%q has the cell %q", s, got)
+		}
+	})
+}
+
+// An instant is read as RFC 3339 has it, or refused as a mistake in the command.
+func FuzzParseTime(f *testing.F) {
+	for _, at := range abitest.HostileInstants() {
+		f.Add(at.Format(time.RFC3339Nano))
+	}
+	f.Add("2026-03-01T09:00:00Z")
+	f.Add("2026-03-01 09:00:00")
+	f.Fuzz(func(t *testing.T, s string) {
+		at, err := parseTime("run-at", s)
+		if err != nil {
+			if exitCode(err) != exitCannot || refusalOf(err).Code != codeUsage || len(refusalOf(err).Message) > 3<<10 {
+				t.Errorf("%q is refused with %v", s, err)
+			}
+			return
+		}
+		if again, err := parseTime("run-at", at.Format(time.RFC3339Nano)); s != "" && (err != nil || !again.Equal(at)) {
+			t.Errorf("%q is read as %s, and that as %s, %v", s, at, again, err)
+		}
+	})
+}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 )
 
@@ -46,9 +47,6 @@ func (d *duration) String() string {
 // mayBeEmpty are the flags for which an empty text says something.
 var mayBeEmpty = map[string]bool{"listen": true, "reason": true, "before": true}
 
-// maxAttempts is the most that a manifest allows as well.
-const maxAttempts = 10_000
-
 // checkFlags refuses flags that were given and would mean the same as left out.
 // An empty text or a 0 is how the variable arrives that a script forgot to set.
 func checkFlags(cmd *cobra.Command) (err error) {
@@ -61,8 +59,8 @@ func checkFlags(cmd *cobra.Command) (err error) {
 		case f.Value.Type() == "duration" && value == "":
 			err = usagef("write a duration such as 30s or 1d12h, or leave it out", "--%s 0 is no time", f.Name)
 		case f.Name == "attempts":
-			if n, _ := cmd.Flags().GetInt(f.Name); n < 1 || n > maxAttempts {
-				err = usagef("leave it out for the job's own", "--attempts must be from 1 to %d; this is %d", maxAttempts, n)
+			if n, _ := cmd.Flags().GetInt(f.Name); n < 1 || n > job.MostAttempts {
+				err = usagef("leave it out for the job's own", "--attempts must be from 1 to %d; this is %d", job.MostAttempts, n)
 			}
 		}
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // Request asks for a run; Result is the run it led to. EntryError is inside an
@@ -77,6 +78,7 @@ type ClientConfig struct {
 	// Manifest, for a program that loads it again. Any goroutine may call it.
 	Current func() *manifest.Manifest
 	Logger  *slog.Logger // default discards
+	Tracer  trace.Tracer // nil makes no spans
 }
 
 // NewClient returns a client that runs nothing.
@@ -91,6 +93,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		Store:    cfg.Store,
 		Manifest: cfg.Current,
 		Logger:   cfg.Logger,
+		Tracer:   cfg.Tracer,
 	})), nil
 }
 

@@ -56,7 +56,7 @@ func New(cfg Config) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := queue.New(queue.Config{Store: cfg.Store, Manifest: deploys.Manifest, Logger: cfg.Logger, Metrics: m})
+	q := queue.New(queue.Config{Store: cfg.Store, Manifest: deploys.Manifest, Logger: cfg.Logger, Metrics: m, Tracer: cfg.Tracer})
 	e := &Engine{cfg: cfg, deploys: deploys, queue: q, client: newClient(cfg.Store, q)}
 	e.worker, err = worker.New(worker.Config{
 		Store: cfg.Store, Queue: q, Deploy: deploys, Lease: cfg.Lease, Queues: cfg.Queues, Alone: cfg.Alone,
@@ -83,6 +83,7 @@ func (e *Engine) schedules() error {
 	}
 	e.scheduler, err = schedule.New(schedule.Config{
 		Store: e.cfg.Store, Queue: e.queue, Manifest: e.deploys.Manifest, Alone: e.cfg.Alone, Logger: e.cfg.Logger, Metrics: m,
+		Tracer: e.cfg.Tracer,
 	})
 	return err
 }

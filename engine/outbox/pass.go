@@ -99,7 +99,13 @@ func (r *Relay) publishAlike(ctx context.Context, rows []store.Staged) ([]queue.
 	for i := range requests {
 		requests[i] = request(&rows[i])
 	}
-	return r.cfg.Queue.EnqueueEach(ctx, requests)
+	if r.cfg.Tracer == nil {
+		return r.cfg.Queue.EnqueueEach(ctx, requests)
+	}
+	spans := r.beginSpans(rows[:n], requests)
+	verdicts, err := r.cfg.Queue.EnqueueEach(ctx, requests)
+	endSpans(spans, verdicts, err)
+	return verdicts, err
 }
 
 // leastKeep is how long an event of an outbox is kept at least: its id must be known

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/outbox"
 	"github.com/jobrunner/runner/engine/queue"
@@ -261,5 +262,26 @@ func TestRelayWithoutALeaseIsRefused(t *testing.T) {
 	}
 	if fmt.Sprint(store.CheckLease(0)) == "<nil>" {
 		t.Error("a store takes a lease of nothing")
+	}
+}
+
+// (TR2)
+func TestARowsWayIsInTheTraceOfItsStaging(t *testing.T) {
+	w := newWorld(t)
+	const asked = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	ids := w.stage(pgoutbox.Request{Job: "free", Traceparent: asked}, pgoutbox.Request{Job: "nobody", Traceparent: asked})
+	tracer := &enginetest.Tracer{}
+	w.pass(w.relay(func(c *outbox.Config) { c.Tracer = tracer }))
+	way, refused := tracer.Named("outbox free"), tracer.Named("outbox nobody")
+	if len(way) != 1 || len(refused) != 1 || len(tracer.Open()) != 0 {
+		t.Fatalf("spans %+v, %+v", way, refused)
+	}
+	if !refused[0].Ending.Failed || refused[0].Ending.Code != job.CodeUnknownJob {
+		t.Errorf("what was refused ended %+v", refused[0].Ending)
+	}
+	run, err := w.runs.Get(t.Context(), ids[0])
+	w.check(err)
+	if way[0].Parent != asked || run.Traceparent != way[0].ID || way[0].At.After(way[0].Ending.At) {
+		t.Errorf("the way is %+v, and the run is under %s", way[0], run.Traceparent)
 	}
 }

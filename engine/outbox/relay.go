@@ -13,6 +13,7 @@ import (
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // Queue is where runs and events go: a *queue.Queue, or what passes on to one.
@@ -49,6 +50,7 @@ type Config struct {
 	Keep    time.Duration
 	Logger  *slog.Logger    // default discards
 	Metrics *metrics.Outbox // nil records nothing
+	Tracer  trace.Tracer    // nil makes no spans
 }
 
 func (c Config) withDefaults() (Config, error) {

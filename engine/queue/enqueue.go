@@ -25,6 +25,18 @@ func (q *Queue) Enqueue(ctx context.Context, r Request) (Result, error) {
 		q.metrics.Enqueued("refused", 1)
 		return Result{}, err
 	}
+	if q.tracer == nil {
+		return q.enqueue(ctx, &r, p)
+	}
+	one := []store.EnqueueParams{p}
+	span := q.beginSpan(one)
+	res, err := q.enqueue(ctx, &r, one[0])
+	endSpan(span, []Result{res}, err)
+	return res, err
+}
+
+// enqueue writes a request that was checked.
+func (q *Queue) enqueue(ctx context.Context, r *Request, p store.EnqueueParams) (Result, error) {
 	ctx, cancel := context.WithTimeout(ctx, enqueuePatience)
 	defer cancel()
 	res, err := q.enqueues.patient(ctx, ctx, p, q.handOver(&p))
@@ -32,7 +44,7 @@ func (q *Queue) Enqueue(ctx context.Context, r Request) (Result, error) {
 		q.metrics.Enqueued("failed", 1)
 		return Result{}, err
 	}
-	out := result(&r, &p, res)
+	out := result(r, &p, res)
 	q.count(out)
 	if out.Deduped && r.OnConflict == Fail {
 		return Result{}, duplicate(p.Job, out.ID)

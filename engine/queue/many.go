@@ -30,7 +30,7 @@ const enqueueChunk = 1000
 //
 // Errors: as Enqueue; X_INVALID for more than MaxEnqueue requests;
 // X_JOB_DUPLICATE with a *ConflictError that names every conflict.
-func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) ([]Result, error) {
+func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) (results []Result, err error) {
 	if len(requests) == 0 {
 		return []Result{}, nil
 	}
@@ -43,6 +43,8 @@ func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) ([]Result, 
 		q.metrics.Enqueued("refused", len(requests))
 		return nil, err
 	}
+	span := q.beginSpan(prepared)
+	defer func() { endSpan(span, results, err) }()
 	write, chunk := q.store.Enqueue, enqueueChunk
 	if slices.ContainsFunc(requests, func(r Request) bool { return r.OnConflict == Fail }) {
 		chunk = len(prepared)
@@ -53,7 +55,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) ([]Result, 
 			})
 		}
 	}
-	results := make([]Result, 0, len(prepared))
+	results = make([]Result, 0, len(prepared))
 	for start := 0; start < len(prepared); start += chunk {
 		part := prepared[start:min(start+chunk, len(prepared))]
 		answers, err := q.insert(ctx, part, write)

@@ -12,6 +12,7 @@ import (
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // Store is what the queue asks of a database.
@@ -34,6 +35,7 @@ type Config struct {
 	Manifest func() *manifest.Manifest
 	Logger   *slog.Logger     // default discards
 	Metrics  *metrics.Metrics // nil records nothing
+	Tracer   trace.Tracer     // nil makes no spans
 }
 
 // Queue is safe for concurrent use. It needs no start; Wait before the store is
@@ -43,6 +45,7 @@ type Queue struct {
 	manifest func() *manifest.Manifest
 	log      *slog.Logger
 	metrics  *metrics.Metrics
+	tracer   trace.Tracer
 	places   Places // nil: runs are claimed
 
 	enqueues batcher[store.EnqueueParams, store.EnqueueResult]
@@ -57,7 +60,7 @@ type Queue struct {
 
 // New returns a queue over a store.
 func New(cfg Config) *Queue {
-	q := &Queue{store: cfg.Store, manifest: cfg.Manifest, log: cfg.Logger, metrics: cfg.Metrics}
+	q := &Queue{store: cfg.Store, manifest: cfg.Manifest, log: cfg.Logger, metrics: cfg.Metrics, tracer: cfg.Tracer}
 	if q.log == nil {
 		q.log = slog.New(slog.DiscardHandler)
 	}

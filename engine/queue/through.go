@@ -20,7 +20,7 @@ type Insert func(ctx context.Context, batch []store.EnqueueParams) ([]store.Enqu
 // requests; X_JOB_DUPLICATE for requests with OnConflict Fail that met a live
 // run, all of which it names (*ConflictError): the others are inserted then, and
 // it is for the caller to undo that.
-func (q *Queue) EnqueueThrough(ctx context.Context, requests []Request, insert Insert) ([]Result, error) {
+func (q *Queue) EnqueueThrough(ctx context.Context, requests []Request, insert Insert) (results []Result, err error) {
 	if len(requests) == 0 {
 		return []Result{}, nil
 	}
@@ -32,6 +32,8 @@ func (q *Queue) EnqueueThrough(ctx context.Context, requests []Request, insert I
 		q.metrics.Enqueued("refused", len(requests))
 		return nil, err
 	}
+	span := q.beginSpan(prepared)
+	defer func() { endSpan(span, results, err) }()
 	answers, err := insert(ctx, prepared)
 	if err == nil && len(answers) != len(prepared) {
 		err = &abi.Error{Code: job.CodeInternal, Message: "the store answered another number of results than it was given entries"}
@@ -40,7 +42,7 @@ func (q *Queue) EnqueueThrough(ctx context.Context, requests []Request, insert I
 		q.metrics.Enqueued("failed", len(requests))
 		return nil, err
 	}
-	results := make([]Result, len(answers))
+	results = make([]Result, len(answers))
 	for i := range answers {
 		results[i] = result(&requests[i], &prepared[i], answers[i])
 		q.count(results[i])

@@ -13,6 +13,7 @@ import (
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 const (
@@ -304,7 +305,28 @@ func (s *Scheduler) fire(ctx context.Context, decl *manifest.Schedule, l *led, p
 
 // write prepares an occurrence's runs and fires it.
 func (s *Scheduler) write(ctx context.Context, decl *manifest.Schedule, l *led, p plan) (store.FireResult, error) {
-	runs, err := s.cfg.Queue.Prepare(Requests(decl, p.occurrence, s.now()))
+	requests := Requests(decl, p.occurrence, s.now())
+	if s.cfg.Tracer == nil {
+		return s.insert(ctx, decl, l, p, requests)
+	}
+	span := s.cfg.Tracer.Start(trace.Params{Name: "schedule " + decl.Name, Kind: trace.Producer, Attrs: []trace.Attr{
+		{Key: "runner.schedule", Text: decl.Name}, {Key: "runner.occurrence", Text: p.occurrence.UTC().Format(time.RFC3339)},
+	}})
+	for i := range requests {
+		requests[i].Traceparent = span.Traceparent()
+	}
+	answer, err := s.insert(ctx, decl, l, p, requests)
+	end := trace.EndParams{Failed: err != nil, Code: abi.CodeOf(err)}
+	if err == nil && (!answer.Moved || answer.SkippedFor != "") {
+		end.Attrs = []trace.Attr{{Key: "runner.fired", Text: "no"}}
+	}
+	span.End(end)
+	return answer, err
+}
+
+// insert is the write.
+func (s *Scheduler) insert(ctx context.Context, decl *manifest.Schedule, l *led, p plan, requests []queue.Request) (store.FireResult, error) {
+	runs, err := s.cfg.Queue.Prepare(requests)
 	if err != nil {
 		return store.FireResult{}, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/schedule"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 func TestAnOccurrenceBecomesRuns(t *testing.T) {
@@ -256,6 +257,27 @@ func TestAResumedScheduleMakesUpAsItsPolicySays(t *testing.T) {
 			})
 		})
 	}
+}
+
+// (TR2)
+func TestAFireIsTheTraceOfItsRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, every("s", "0 * * * *", nil))
+		tracer := &enginetest.Tracer{}
+		r.start(func(c *schedule.Config) { c.Tracer = tracer })
+		r.until("01-01 02:30")
+		fires := tracer.Named("schedule s")
+		runs, err := r.db.List(t.Context(), store.ListParams{})
+		r.must(err)
+		if len(fires) != 2 || len(runs) != 2 || len(tracer.Open()) != 0 || fires[0].Ending.Failed {
+			t.Fatalf("fires %+v, runs %+v", fires, runs)
+		}
+		for i, run := range runs { // newest first
+			if run.Traceparent != fires[1-i].ID {
+				t.Errorf("a run is under %s, and its fire is %s", run.Traceparent, fires[1-i].ID)
+			}
+		}
+	})
 }
 
 // A pause that comes between two renewals holds all the same.

@@ -14,6 +14,7 @@ import (
 	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // Queue checks what a schedule enqueues: a *queue.Queue.
@@ -47,6 +48,7 @@ type Config struct {
 	Alone   bool
 	Logger  *slog.Logger       // default discards
 	Metrics *metrics.Schedules // nil records nothing
+	Tracer  trace.Tracer       // nil makes no spans
 }
 
 func (c Config) withDefaults() (Config, error) {

@@ -58,7 +58,7 @@ func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlag
 	once := flags&abi.StepOnce != 0
 	a.open = openStep{
 		name: name, kind: job.KindStep, once: once, fresh: r == nil && !once, undoable: flags&abi.StepCompensated != 0,
-		attempts: attempts, began: time.Now(), span: a.beginSpan(name),
+		attempts: attempts, began: time.Now(), span: a.beginSpan("step", name),
 	}
 	a.ceiling.start(name, a.policy(name))
 	return abi.StepBegun{State: abi.StepRun}, nil

@@ -185,7 +185,7 @@ func (a *Attempt) Compensate(ctx context.Context) (string, error) {
 	if r := a.records[name]; r != nil {
 		failed = r.Attempts
 	}
-	a.open = openStep{name: name, kind: job.KindCompensation, attempts: failed, began: time.Now()}
+	a.open = openStep{name: name, kind: job.KindCompensation, attempts: failed, began: time.Now(), span: a.beginSpan("compensate", next)}
 	a.ceiling.start(name, a.policy(name))
 	return next, nil
 }

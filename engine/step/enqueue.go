@@ -13,6 +13,7 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/queue"
 	"github.com/jobrunner/runner/engine/store"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // maxStepEnqueues and maxStepBytes bound what one step may enqueue in all its
@@ -57,17 +58,21 @@ func (a *Attempt) Enqueue(ctx context.Context, runs []abi.EnqueueParams) ([]abi.
 
 // prepare checks runs by the rules of every enqueue. A bad one is the guest's
 // to handle.
-func (a *Attempt) prepare(runs []abi.EnqueueParams) ([]store.EnqueueParams, error) {
+func (a *Attempt) prepare(kind string, runs []abi.EnqueueParams) (prepared []store.EnqueueParams, err error) {
+	parent, span := a.asked(kind, len(runs))
+	if span != nil {
+		defer func() { span.End(trace.EndParams{Failed: err != nil}) }()
+	}
 	requests := make([]queue.Request, len(runs))
 	for i := range runs {
 		r := &runs[i]
 		requests[i] = queue.Request{
 			Job: r.Job, Input: append([]byte(nil), r.Input...), Key: r.Key, Tenant: r.Tenant,
 			RunAt: r.RunAt, Delay: time.Duration(r.DelayMS) * time.Millisecond, Priority: r.Priority,
-			Parent: a.p.Run.ID, EnqueuedBy: a.p.Run.EnqueuedBy, Traceparent: a.traceparent(),
+			Parent: a.p.Run.ID, EnqueuedBy: a.p.Run.EnqueuedBy, Traceparent: parent,
 		}
 	}
-	prepared, err := a.p.Queue.Prepare(requests)
+	prepared, err = a.p.Queue.Prepare(requests)
 	var e *abi.Error
 	if errors.As(err, &e) && e.Code != job.CodeInternal {
 		return nil, &abi.Refusal{Code: abi.CodeInvalid, Failure: abi.Failure{
@@ -82,7 +87,7 @@ func (a *Attempt) prepare(runs []abi.EnqueueParams) ([]store.EnqueueParams, erro
 // stands for the request even if it ends before the step does. A holder that
 // appears in between is found by the commit, and reported.
 func (a *Attempt) enqueueInside(ctx context.Context, runs []abi.EnqueueParams) ([]abi.EnqueueResult, error) {
-	prepared, err := a.prepare(runs)
+	prepared, err := a.prepare("enqueue", runs)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +152,7 @@ func (a *Attempt) enqueueOutside(ctx context.Context, runs []abi.EnqueueParams) 
 	if r == nil {
 		// Checked before the record is begun: a refused enqueue leaves none, and
 		// will be refused by a replay as well unless the manifest changes.
-		prepared, err := a.prepare(runs)
+		prepared, err := a.prepare("enqueue", runs)
 		if err != nil {
 			return nil, err
 		}

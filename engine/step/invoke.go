@@ -119,7 +119,7 @@ func (a *Attempt) startChildren(runs []abi.EnqueueParams, names []string, start 
 		for n, i := range check {
 			asked[n] = runs[i]
 		}
-		prepared, err := a.prepare(asked)
+		prepared, err := a.prepare("invoke", asked)
 		if err != nil {
 			return nil, err
 		}

@@ -47,6 +47,7 @@ func (a *Attempt) sleep(ctx context.Context, fn string, d time.Duration, first s
 		return time.Time{}, err
 	}
 	if r != nil && !r.WakeAt.After(a.now()) {
+		a.cameThrough("sleep", r, r.WakeAt)
 		return a.at(r.WakeAt), nil
 	}
 	if r != nil {

@@ -46,6 +46,7 @@ func (a *Attempt) WaitEvent(ctx context.Context, p abi.WaitParams) ([]byte, time
 	}
 	if r.Status != job.StepWaiting {
 		a.p.Metrics.Step(metrics.StepReplayed)
+		a.cameThrough("wait", r, r.FinishedAt)
 		return a.endWait(p, r.Status, r.Output, r.Place, r.FinishedAt)
 	}
 	// Back without an event: its time is over, unless someone made the run due.

@@ -1,6 +1,7 @@
-// Package trace is what the engine tells a tracer of its work: spans of attempts
-// and of the steps within them, under the trace of whoever enqueued the run. It
-// knows no tracing library, and an engine without a Tracer pays a comparison.
+// Package trace is what the engine tells a tracer of its work: spans of enqueues,
+// of fires, of a row's way through an outbox, of attempts and of what happens
+// within and between them, under the trace of whoever asked for the run. It knows
+// no tracing library, and an engine without a Tracer pays a comparison.
 package trace
 
 import "time"
@@ -26,6 +27,7 @@ type Kind int
 const (
 	Internal Kind = iota
 	Consumer      // works what was enqueued
+	Producer      // enqueues
 )
 
 // Attr is a fact about a span: Text, or Number without one. It is no payload.
@@ -45,6 +47,7 @@ type Span interface {
 
 // EndParams say how a span ended.
 type EndParams struct {
+	At     time.Time // zero is now
 	Failed bool
 	Code   string // of the failure; its texts go nowhere
 	Attrs  []Attr

@@ -16,6 +16,7 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/postgres"
 	pgoutbox "github.com/jobrunner/runner/engine/store/postgres/outbox"
+	"github.com/jobrunner/runner/engine/trace"
 )
 
 // EnvOutbox names the environment variable with the database that an application
@@ -110,6 +111,7 @@ type relayParams struct {
 	Client   *engine.Client
 	Registry *prometheus.Registry
 	Logger   *slog.Logger
+	Tracer   trace.Tracer
 }
 
 // sourceOutbox is who names the outbox of a server.
@@ -130,7 +132,7 @@ func openRelay(ctx context.Context, p relayParams) (r *relay, err error) {
 	}
 	m, err := metrics.NewOutbox(p.Registry)
 	if err == nil {
-		r.relay, err = outbox.New(outbox.Config{Outbox: r.outbox, Queue: p.Client, Logger: p.Logger, Metrics: m})
+		r.relay, err = outbox.New(outbox.Config{Outbox: r.outbox, Queue: p.Client, Logger: p.Logger, Metrics: m, Tracer: p.Tracer})
 	}
 	if err != nil {
 		return nil, errors.Join(err, r.outbox.Close())

@@ -17,7 +17,7 @@ func (s *Server) newScheduler(counted prometheus.Registerer) error {
 		return err
 	}
 	s.scheduler, err = schedule.New(schedule.Config{
-		Store: s.store, Queue: s.client, Manifest: s.Manifest, Logger: s.cfg.Logger, Metrics: m,
+		Store: s.store, Queue: s.client, Manifest: s.Manifest, Logger: s.cfg.Logger, Metrics: m, Tracer: s.tracer(),
 		Alone: s.unlock != nil, // of workers, one of which led before, most likely
 	})
 	return err

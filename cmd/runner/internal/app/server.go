@@ -131,7 +131,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 		}
 	}
 	if cfg.Outbox != "" && s.has(RoleRelay) {
-		if s.relay, err = openRelay(ctx, relayParams{URL: cfg.Outbox, Client: s.client, Registry: registry, Logger: cfg.Logger}); err != nil {
+		if s.relay, err = openRelay(ctx, relayParams{URL: cfg.Outbox, Client: s.client, Registry: registry, Logger: cfg.Logger, Tracer: s.tracer()}); err != nil {
 			return s, err
 		}
 	}
@@ -191,19 +191,23 @@ func (s *Server) counted(registry *prometheus.Registry) prometheus.Registerer {
 	return registry
 }
 
+// tracer is nil if the environment asks for no traces.
+func (s *Server) tracer() trace.Tracer {
+	if s.tracing == nil {
+		return nil
+	}
+	return s.tracing
+}
+
 // newEngine makes the engine of a worker, and otherwise only a client, which
 // knows the manifest as it is now.
 func (s *Server) newEngine(registry *prometheus.Registry) (err error) {
 	if !s.has(RoleWorker) {
-		s.client, err = engine.NewClient(engine.ClientConfig{Store: s.store, Current: s.Manifest, Logger: s.cfg.Logger})
+		s.client, err = engine.NewClient(engine.ClientConfig{Store: s.store, Current: s.Manifest, Logger: s.cfg.Logger, Tracer: s.tracer()})
 		return err
 	}
-	var tracer trace.Tracer
-	if s.tracing != nil {
-		tracer = s.tracing
-	}
 	s.engine, err = engine.New(engine.Config{
-		Tracer:     tracer,
+		Tracer:     s.tracer(),
 		Store:      s.store,
 		Deployment: s.loaded.Deployment(),
 		Loader:     s.older,

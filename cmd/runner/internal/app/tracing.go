@@ -138,8 +138,11 @@ func (s *seldom) Handle(err error) {
 func (t *tracing) Start(p trace.Params) trace.Span {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": p.Parent})
 	kind := oteltrace.SpanKindInternal
-	if p.Kind == trace.Consumer {
+	switch p.Kind {
+	case trace.Consumer:
 		kind = oteltrace.SpanKindConsumer
+	case trace.Producer:
+		kind = oteltrace.SpanKindProducer
 	}
 	opts := []oteltrace.SpanStartOption{oteltrace.WithSpanKind(kind), oteltrace.WithAttributes(attributes(p.Attrs)...)}
 	if !p.At.IsZero() {
@@ -178,5 +181,9 @@ func (s span) End(p trace.EndParams) {
 			s.s.SetAttributes(attribute.String("error.type", p.Code))
 		}
 	}
-	s.s.End()
+	if p.At.IsZero() {
+		s.s.End()
+		return
+	}
+	s.s.End(oteltrace.WithTimestamp(p.At))
 }

@@ -82,12 +82,20 @@ func TestSpansOfARunReachACollector(t *testing.T) {
 	if !services["runner"] {
 		t.Errorf("services %v", services)
 	}
-	attempt := ""
+	attempt, enqueue := "", ""
+	for _, sp := range got {
+		if sp.Name == "enqueue steps" {
+			enqueue = fmt.Sprintf("%x", sp.SpanId)
+			if p := fmt.Sprintf("%x", sp.ParentSpanId); p != parent || sp.Kind != spans.Span_SPAN_KIND_PRODUCER {
+				t.Errorf("the enqueue is a %s under %s", sp.Kind, p)
+			}
+		}
+	}
 	for _, sp := range got {
 		if sp.Name == "attempt steps" {
 			attempt = fmt.Sprintf("%x", sp.SpanId)
-			if p := fmt.Sprintf("%x", sp.ParentSpanId); p != parent {
-				t.Errorf("the attempt is under %s", p)
+			if p := fmt.Sprintf("%x", sp.ParentSpanId); p != enqueue {
+				t.Errorf("the attempt is under %s, and the enqueue is %s", p, enqueue)
 			}
 		}
 		if id := fmt.Sprintf("%x", sp.TraceId); id != trace {

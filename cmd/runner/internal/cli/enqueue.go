@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,12 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
+
+// envTraceparent is where programs that trace tell those they start of their span.
+const envTraceparent = "TRACEPARENT"
+
+// traceparent is the form of one, of whichever version; what is none is not passed on.
+var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 // enqueueFlags are the flags of enqueue.
 type enqueueFlags struct {
@@ -41,6 +48,8 @@ is started later works it off.
 
 --wait follows the run to its end, shows its progress on stderr and prints its output
 on stdout; the exit code is 1 if it ended other than done.
+
+The run is in the trace that $TRACEPARENT names.
 
 --input-lines enqueues a run for each line of a file of JSON lines, in batches of at
 most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not enqueued.`,
@@ -76,6 +85,9 @@ most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not
 		r, err := f.request(cmd, args[0])
 		if err != nil {
 			return err
+		}
+		if parent := e.Getenv(envTraceparent); traceparent.MatchString(parent) {
+			r.Traceparent = parent
 		}
 		if f.lines != "" {
 			return e.withStore(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueLines(ctx, o, f, r) })

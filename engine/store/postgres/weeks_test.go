@@ -31,7 +31,8 @@ func (d db) end(tb testing.TB, id string, retention time.Duration) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	_, err = d.Settle(ctx, []store.SettleParams{{Ref: refOf(r), Outcome: job.DeadLettered, To: job.Dead, Retention: retention}})
+	_, err = d.Settle(ctx, []store.SettleParams{{Ref: refOf(r), Outcome: job.DeadLettered, To: job.Dead, Retention: retention,
+		Log: []job.LogLine{{Seq: 1, Level: "info", Text: "line"}}}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -112,6 +113,13 @@ func TestWeeksAreDroppedWhenAllHasExpired(t *testing.T) {
 	}
 	if _, err := d.Get(ctx, gone); abi.CodeOf(err) != job.CodeNotFound {
 		t.Fatal(err)
+	}
+	// The lines that its runs logged go with it, and those of others stay.
+	var logs, left int
+	err = d.pool.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE run_id = ANY ($1::uuid[])) FROM "+pgx.Identifier{d.cfg.Schema, "logs"}.Sanitize(),
+		[]string{gone, idAt(this, 2)}).Scan(&logs, &left)
+	if err != nil || logs != 3 || left != 0 {
+		t.Fatalf("%d rows of lines are kept, %d of them of what is gone, %v", logs, left, err)
 	}
 	for _, id := range []string{kept, alive} {
 		if _, err := d.Get(ctx, id); err != nil {

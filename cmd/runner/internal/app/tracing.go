@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -31,8 +33,8 @@ type tracing struct {
 }
 
 // tracingWanted reports whether the environment asks for traces.
-// Errors: X_INVALID for an exporter or a protocol that this program has not, and
-// for an endpoint or headers that are none. No value of these is repeated.
+// Errors: X_INVALID for an exporter, a protocol or a sampler that this program has
+// not, and for an endpoint or headers that are none. No value of these is repeated.
 func tracingWanted(getenv func(string) string) (bool, error) {
 	exporter := strings.ToLower(getenv("OTEL_TRACES_EXPORTER"))
 	switch {
@@ -63,8 +65,22 @@ func tracingWanted(getenv func(string) string) (bool, error) {
 			return false, &abi.Error{Code: job.CodeInvalid, Message: name + " is no list of headers", Fix: "write it as key=value,key=value, with values escaped as in a URL"}
 		}
 	}
+	if s := getenv("OTEL_TRACES_SAMPLER"); s != "" && !slices.Contains(samplers, s) {
+		return false, &abi.Error{
+			Code: job.CodeInvalid, Message: fmt.Sprintf("OTEL_TRACES_SAMPLER is %q", s), Fix: "set it to one of " + strings.Join(samplers, ", "),
+		}
+	}
+	if s := getenv("OTEL_TRACES_SAMPLER_ARG"); s != "" && strings.HasSuffix(getenv("OTEL_TRACES_SAMPLER"), "traceidratio") {
+		if f, err := strconv.ParseFloat(s, 64); err != nil || !(f >= 0 && f <= 1) {
+			return false, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("OTEL_TRACES_SAMPLER_ARG is %q", s), Fix: "set it to the share of traces to keep, from 0 to 1"}
+		}
+	}
 	return true, nil
 }
+
+// samplers are those that the library knows. For another it would take its default,
+// which keeps everything, and say so where nobody looks.
+var samplers = []string{"always_on", "always_off", "traceidratio", "parentbased_always_on", "parentbased_always_off", "parentbased_traceidratio"}
 
 // isEndpoint and areHeaders check what the library would only complain of, with
 // the value, which may hold a password, and go on without.

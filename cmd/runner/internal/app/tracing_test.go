@@ -120,6 +120,9 @@ func TestTracesThatCannotBeSentAreRefusedAtTheStart(t *testing.T) {
 	for _, c := range [][2]string{
 		{"OTEL_TRACES_EXPORTER", "zipkin"},
 		{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"},
+		{"OTEL_TRACES_SAMPLER", "sometimes"},
+		{"OTEL_TRACES_SAMPLER_ARG", "1.5"},
+		{"OTEL_TRACES_SAMPLER_ARG", "a tenth"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", ":::hunter2"},
 		{"OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://u:hunter2@collector"},
 		{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "localhost:4318"},
@@ -128,7 +131,8 @@ func TestTracesThatCannotBeSentAreRefusedAtTheStart(t *testing.T) {
 		{"OTEL_EXPORTER_OTLP_TRACES_HEADERS", "api-key=hunter2%"},
 	} {
 		name, value := c[0], c[1]
-		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", name: value}
+		env := map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1", "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
+		env[name] = value
 		dir := t.TempDir()
 		put(t, dir, "jobs.toml", "")
 		_, err := app.StartServer(t.Context(), app.ServerConfig{

@@ -141,6 +141,15 @@ func stepEvent(s job.Step, show func([]byte) json.RawMessage) event {
 	}
 	switch s.Kind {
 	case job.KindWait:
+		if s.Status == job.StepTimedOut && !s.WakeAt.After(s.StartedAt) {
+			// It was not to wait: a subscription, or a look for what had come.
+			e.took = 0
+			if strings.HasPrefix(s.Name, "subscribe ") {
+				e.what, e.state, e.detail = s.Name, "subscribed", "" // as the SDK names it
+			} else {
+				e.state = "nothing yet"
+			}
+		}
 		e.detail = join("for "+subject(s), e.detail)
 	case job.KindInvoke:
 		if s.Child != "" {

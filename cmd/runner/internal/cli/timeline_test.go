@@ -85,3 +85,23 @@ func TestTimelineOfARunThatCompletedAtOnceShowsItsAttempt(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
+
+// A subscription is recorded as a wait that is over at once, and has missed nothing.
+func TestTimelineCallsASubscriptionNoTimeout(t *testing.T) {
+	at := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	wait := func(name string, until time.Duration) string {
+		e := stepEvent(job.Step{
+			Name: name, Kind: job.KindWait, Status: job.StepTimedOut, Topic: "paid", EventKey: "7", StartedAt: at, FinishedAt: at.Add(until), WakeAt: at.Add(until),
+		}, whole)
+		return e.what + ", " + e.state + ", " + e.detail
+	}
+	for want, got := range map[string]string{
+		"subscribe paid, subscribed, for paid 7": wait("subscribe paid", 0),
+		"wait look, nothing yet, for paid 7":     wait("look", 0),
+		"wait answer, timed-out, for paid 7":     wait("answer", time.Hour),
+	} {
+		if got != want {
+			t.Errorf("shown as %q, want %q", got, want)
+		}
+	}
+}

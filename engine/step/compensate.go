@@ -77,7 +77,8 @@ func engines(k job.StepKind) bool { return k == job.KindUnwind || k == job.KindC
 func (a *Attempt) Compensates() bool { return a.p.Compensates }
 
 // Unwinding reports whether the attempt undoes, and what is known of that: the
-// last attempt that did not, and what the run failed of.
+// last attempt that did not, and what the run failed of. Once Hydrate has
+// returned, any goroutine may ask.
 func (a *Attempt) Unwinding() (u job.Unwind, failure job.Failure, yes bool) {
 	if a.unwind == nil {
 		return job.Unwind{}, job.Failure{}, false
@@ -86,10 +87,21 @@ func (a *Attempt) Unwinding() (u job.Unwind, failure job.Failure, yes bool) {
 }
 
 // Unwind is the record that makes every later attempt undo, if the job
-// compensates and there may be something to undo; else nil. crashed says that
-// the attempt may have ended before it asked for all its records.
+// compensates and there may be something to undo; else nil. An attempt that failed
+// before it asked for all its records, as it may have if it crashed, does not know
+// what there is.
 func (a *Attempt) Unwind(failure job.Failure, crashed bool) *store.StepParams {
-	if !a.p.Compensates || a.unwind != nil || len(a.undo) == 0 && !(crashed && len(a.records) > 0) {
+	unseen := a.unvisited > 0 || crashed && len(a.records) > 0
+	if !a.p.Compensates || a.unwind != nil || len(a.undo) == 0 && !unseen {
+		return nil
+	}
+	return a.unwindRecord(job.Unwind{From: a.p.Run.Attempt}, failure)
+}
+
+// UnwindUnseen is Unwind of an attempt whose guest does not stop: what it has to
+// undo cannot be looked at, so that there may be nothing.
+func (a *Attempt) UnwindUnseen(failure job.Failure) *store.StepParams {
+	if !a.p.Compensates || a.unwind != nil {
 		return nil
 	}
 	return a.unwindRecord(job.Unwind{From: a.p.Run.Attempt}, failure)

@@ -31,6 +31,7 @@ type attempt struct {
 	traceparent string // of its span, or of the run
 
 	memory atomic.Pointer[step.Attempt] // once there is one
+	serves atomic.Pointer[manifest.Job] // once memory knows the run's history
 	told   *job.Progress                // that the store knows; the heartbeat's
 
 	// Guarded by Worker.mu.
@@ -96,6 +97,7 @@ func (a *attempt) execute() (v verdict) {
 	if err := a.hydrate(memory); err != nil {
 		return a.unread(err)
 	}
+	a.serves.Store(declared)
 	if err := a.admissible(lease.Job); err != nil {
 		return a.judge(judgement{outcome: abi.Outcome{Kind: abi.Crashed, Failure: failureOf(err)}, job: lease.Job, memory: memory})
 	}
@@ -220,7 +222,7 @@ func (a *attempt) panicked(j *manifest.Job, p any) verdict {
 	stack := debug.Stack()
 	a.w.cfg.Logger.Error("jobs.attempt.panicked", slog.String("run", a.run.ID), slog.String("job", a.run.Job),
 		slog.Any("panic", p), slog.String("stack", string(stack)))
-	return a.failed(j, nil, abi.Failure{
+	return a.failed(judgement{job: j}, abi.Failure{
 		Code:    abi.CodeHostFailure,
 		Message: fmt.Sprintf("the runner panicked: %v", p),
 		Fix:     "report it: this is a bug of the runner, not of the handler",

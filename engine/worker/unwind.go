@@ -30,7 +30,10 @@ func (a *attempt) unwindFirst(in judgement, v verdict) verdict {
 	if v.abandon || in.memory == nil || v.params.Error == nil || v.params.To != job.Dead && v.params.To != job.Failed {
 		return v
 	}
-	record := in.memory.Unwind(*v.params.Error, in.outcome.Kind != abi.Failed)
+	record := in.memory.UnwindUnseen(*v.params.Error)
+	if !in.stuck {
+		record = in.memory.Unwind(*v.params.Error, in.outcome.Kind != abi.Failed)
+	}
 	if record == nil {
 		return v
 	}
@@ -46,7 +49,7 @@ func (a *attempt) unwindFirst(in judgement, v verdict) verdict {
 //	for good            dead or failed with X_JOB_COMPENSATION_FAILED, and both told
 func (a *attempt) unwound(in judgement) verdict {
 	if in.cause != nil {
-		return a.undoFailed(in, failureOf(in.cause), in.memory.LeftOpen(failureOf(in.cause)))
+		return a.undoFailed(in, failureOf(in.cause), in.leftOpen(failureOf(in.cause)))
 	}
 	switch in.outcome.Kind {
 	case abi.Done, abi.Failed:
@@ -56,7 +59,7 @@ func (a *attempt) unwound(in judgement) verdict {
 		return a.undone(in)
 	case abi.Crashed:
 		f := crash(in.outcome)
-		v := a.undoFailed(in, f, in.memory.LeftOpen(f))
+		v := a.undoFailed(in, f, in.leftOpen(f))
 		v.err = in.outcome.Err
 		return v
 	}
@@ -68,7 +71,7 @@ func (a *attempt) unwound(in judgement) verdict {
 		in.outcome.Err = &abi.Error{Code: abi.CodeHostFailure, Message: "the attempt was stopped without a reason"}
 	}
 	f := failureOf(in.outcome.Err)
-	return a.undoFailed(in, f, in.memory.LeftOpen(f))
+	return a.undoFailed(in, f, in.leftOpen(f))
 }
 
 // undone ends a run that has been undone, as its own failure would have, or as

@@ -255,6 +255,79 @@ func TestADrainDuringAnUnwindIsUncountedAndKeepsTheFailure(t *testing.T) {
 	})
 }
 
+// A guest that its host cannot stop is no way around the unwind: neither in the
+// last attempt forward nor in one that undoes.
+func TestARunWhoseGuestDoesNotStopIsUndoneAllTheSame(t *testing.T) {
+	for _, undoing := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			var once atomic.Bool
+			deaf := func(tk *task) {
+				if once.CompareAndSwap(false, true) {
+					tk.Deaf(10 * time.Minute)
+				}
+			}
+			s := &saga{
+				last: func(tk *task) error {
+					if !undoing {
+						deaf(tk)
+					}
+					return enginetest.Terminal("NO_MONEY", "no money")
+				},
+				undo: func(what string, tk *task) error {
+					if undoing && what == "flight" {
+						deaf(tk)
+					}
+					return nil
+				},
+			}
+			r := newRig(t, handlers{"j": s.run}, func(m *manifest.Manifest) {
+				compensates(2)(m)
+				m.Jobs["j"].Timeout = time.Minute
+				if !undoing {
+					m.Jobs["j"].Retry.Attempts = 1
+				}
+			})
+			r.work(nil)
+			run := r.settles(r.enqueue("j"))
+			time.Sleep(10 * time.Minute) // the guest's own end
+			if !undoing {
+				r.ended(run, job.Dead, job.CodeTimeout, 2)
+				s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+				return
+			}
+			r.ended(run, job.Dead, "NO_MONEY", 3)
+			s.want(t, "flight", "hotel", "undo hotel", "undo flight", "undo flight")
+		})
+	}
+}
+
+// What a handler does outside steps may fail before it has asked for what an
+// earlier attempt booked: nothing is known to be undoable then, and the run is
+// undone all the same, or is a person's if its handler never comes that far.
+func TestARunThatFailsBeforeItsRecordsIsNotLeftHalfDone(t *testing.T) {
+	for _, comesBack := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &saga{}
+			var attempts atomic.Int64
+			r := newRig(t, handlers{"j": func(tk *task) (any, error) {
+				if n := attempts.Add(1); n == 2 || n > 2 && !comesBack {
+					return nil, enginetest.Terminal("NO_CONFIG", "no configuration")
+				}
+				return s.run(tk)
+			}}, compensates(3))
+			r.work(nil)
+			run := r.settles(r.enqueue("j"))
+			if comesBack {
+				r.ended(run, job.Dead, "NO_CONFIG", 3)
+				s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+				return
+			}
+			r.ended(run, job.Dead, job.CodeCompensationFailed, run.Attempt)
+			s.want(t, "flight", "hotel")
+		})
+	}
+}
+
 // (SG10, S4b)
 func TestARunThatLosesItsWorkerOnItsLastAttemptIsUndone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

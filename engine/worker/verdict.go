@@ -36,6 +36,18 @@ type judgement struct {
 	job     *manifest.Job
 	memory  *step.Attempt
 	module  string
+	// stuck says that the guest does not stop: of memory only what any goroutine
+	// may ask is for the verdict.
+	stuck bool
+}
+
+// leftOpen is the record of the step that the attempt was cut off in, as far as
+// it can be known.
+func (in judgement) leftOpen(f abi.Failure) *store.StepParams {
+	if in.memory == nil || in.stuck {
+		return nil
+	}
+	return in.memory.LeftOpen(f)
 }
 
 // judge decides by the cause first and the outcome second: a guest that is
@@ -52,7 +64,7 @@ type judgement struct {
 func (a *attempt) judge(in judgement) verdict {
 	switch abi.CodeOf(in.cause) {
 	case job.CodeCancelled:
-		return verdict{abandon: true, letGo: in.memory != nil && in.memory.Compensates(), err: in.cause}
+		return verdict{abandon: true, letGo: in.memory != nil && !in.stuck && in.memory.Compensates(), err: in.cause}
 	case job.CodeLeaseLost:
 		return verdict{abandon: true, err: in.cause}
 	case job.CodeDraining:
@@ -63,7 +75,7 @@ func (a *attempt) judge(in judgement) verdict {
 	}
 	switch abi.CodeOf(in.cause) {
 	case job.CodeTimeout, job.CodeStepTimeout:
-		return a.unwindFirst(in, a.failed(in.job, in.memory, failureOf(in.cause))).pinned(in)
+		return a.unwindFirst(in, a.failed(in, failureOf(in.cause))).pinned(in)
 	}
 	return a.unwindFirst(in, a.undisturbed(in)).pinned(in)
 }
@@ -103,11 +115,16 @@ func (a *attempt) stuck(cause error) verdict {
 	if first := context.Cause(a.ctx); first != nil {
 		cause = first
 	}
-	return a.judge(judgement{
+	in := judgement{
 		cause:   cause,
 		outcome: abi.Outcome{Kind: abi.Stopped, Err: cause},
 		job:     a.w.cfg.Deploy.Manifest().Jobs[a.run.Job],
-	})
+		stuck:   true,
+	}
+	if served := a.serves.Load(); served != nil {
+		in.job, in.memory = served, a.memory.Load()
+	}
+	return a.judge(in)
 }
 
 // undisturbed judges by the outcome alone.
@@ -116,9 +133,9 @@ func (a *attempt) undisturbed(in judgement) verdict {
 	case abi.Done:
 		return a.done(in)
 	case abi.Failed:
-		return a.failed(in.job, in.memory, in.outcome.Failure)
+		return a.failed(in, in.outcome.Failure)
 	case abi.Crashed:
-		v := a.failed(in.job, in.memory, crash(in.outcome))
+		v := a.failed(in, crash(in.outcome))
 		v.err = in.outcome.Err
 		return v
 	}
@@ -130,7 +147,7 @@ func (a *attempt) undisturbed(in judgement) verdict {
 	}
 	var again *step.Retry
 	if errors.As(in.outcome.Err, &again) {
-		v := a.failed(in.job, nil, again.Failure)
+		v := a.failed(judgement{job: in.job}, again.Failure)
 		v.params.Step = again.Record
 		if again.Policy != nil && v.params.Outcome == job.Retried {
 			d := retry.Next(retry.Params{
@@ -144,7 +161,7 @@ func (a *attempt) undisturbed(in judgement) verdict {
 	if in.outcome.Err == nil {
 		in.outcome.Err = &abi.Error{Code: abi.CodeHostFailure, Message: "the attempt was stopped without a reason"}
 	}
-	return a.failed(in.job, in.memory, failureOf(in.outcome.Err))
+	return a.failed(in, failureOf(in.outcome.Err))
 }
 
 // done checks a handler's output and path before it counts.
@@ -154,14 +171,14 @@ func (a *attempt) done(in judgement) verdict {
 		output = []byte("null")
 	}
 	if err := wire.CheckJSON(output, abi.MaxOutput); err != nil {
-		return a.failed(in.job, nil, abi.Failure{
+		return a.failed(judgement{job: in.job}, abi.Failure{
 			Kind: abi.FailTerminal, Code: job.CodeStepOutput,
 			Message: fmt.Sprintf("the output of the run cannot be kept: %v", err),
 			Fix:     "return a value that encodes as JSON of at most 1 MiB; keep large data elsewhere and return its address",
 		})
 	}
 	if err := in.memory.Diverged(); err != nil {
-		return a.failed(in.job, nil, failureOf(err))
+		return a.failed(judgement{job: in.job}, failureOf(err))
 	}
 	return verdict{params: store.SettleParams{
 		Ref: a.ref, Outcome: job.Completed, To: job.Done, Output: output, Retention: in.job.Retention,
@@ -170,7 +187,8 @@ func (a *attempt) done(in judgement) verdict {
 
 // failed asks the policy what a failure means. The step that was open, if any,
 // is recorded with the settle.
-func (a *attempt) failed(j *manifest.Job, memory *step.Attempt, f abi.Failure) verdict {
+func (a *attempt) failed(in judgement, f abi.Failure) verdict {
+	j := in.job
 	d := a.decide(j, f)
 	if f.Message == "" {
 		f.Message = "the handler failed without a message"
@@ -185,9 +203,7 @@ func (a *attempt) failed(j *manifest.Job, memory *step.Attempt, f abi.Failure) v
 	if d.To.Terminal() && j != nil {
 		v.params.Retention = j.Retention
 	}
-	if memory != nil {
-		v.params.Step = memory.LeftOpen(f)
-	}
+	v.params.Step = in.leftOpen(f)
 	return v
 }
 

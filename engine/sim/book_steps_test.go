@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
 
 func (b *book) saved(batch []store.StepParams, res []store.StepResult) {
-	before := b.refresh("SaveSteps")
+	before := b.runs
+	if slices.ContainsFunc(batch, func(p store.StepParams) bool { return len(p.Enqueue)+len(p.Publish) > 0 }) {
+		before = b.refresh("SaveSteps")
+		b.published()
+	}
 	for i := range res {
 		p := &batch[i]
 		name := fmt.Sprintf("%s#%d/%s", b.label(p.Ref.RunID), p.Ref.Claim, p.Name)
@@ -51,10 +56,14 @@ func (b *book) recorded(op, run string, p *store.StepParams) {
 		if name == p.Name && p.OutputEnqueued {
 			continue // written again, after an answer that was lost, a key may have another holder
 		}
+		if old.Kind == job.KindUnwind && (b.isTouched(run) || b.bereft[run]) {
+			continue // a cancel may say of an unwind that it ends so
+		}
 		if final(old.Status) && (!ok || is.Status != old.Status || !bytes.Equal(is.Output, old.Output)) {
 			b.wrong("%s changed the record %s/%s from %s %s to %s %s", op, b.label(run), name, old.Status, old.Output, is.Status, is.Output)
 		}
 	}
+	b.unwinding(p, before, now)
 	is, ok := now[p.Name]
 	switch {
 	case !ok:

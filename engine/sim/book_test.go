@@ -33,8 +33,19 @@ type book struct {
 	bodies    map[string]int    // "run step": bodies that ran to their end
 	onces     map[string]int    // "run step": bodies of a once step, since an operator last had it run again
 	schedules map[string]*scheduleBook
-	events    []string // payloads, in the order of their commits
+	events    []event // in the order of their commits
 	claims    int
+	looks     int // operations after which the runs were read
+
+	links   map[string]link    // by child: who waits for it
+	parked  map[string]int     // by run that waits for children: how many may be live when it wakes
+	bereft  map[string]bool    // runs that were cancelled with their parent
+	told    map[string]bool    // keys of runs that were told of an end
+	undoers map[string]job.Ref // "run step": the claim that undid it
+	busy    map[job.Ref]bool   // claims that found their key held
+	starts  map[string][]int64 // by what has a rate: when each start was, in ms
+	pauses  map[pauseOf]bool   // what is paused
+	born    map[string]int     // runs that were ever inserted: by which operation
 }
 
 func newBook(w *world) *book {
@@ -43,6 +54,8 @@ func newBook(w *world) *book {
 		touched: map[string]bool{}, leases: map[string]time.Time{}, owners: map[string]*process{}, landed: map[job.Ref]bool{},
 		records: map[string]map[string]job.Step{}, seen: map[string]string{}, bodies: map[string]int{}, onces: map[string]int{},
 		schedules: map[string]*scheduleBook{},
+		links:     map[string]link{}, parked: map[string]int{}, bereft: map[string]bool{}, told: map[string]bool{}, undoers: map[string]job.Ref{},
+		busy: map[job.Ref]bool{}, starts: map[string][]int64{}, pauses: map[pauseOf]bool{}, born: map[string]int{},
 	}
 }
 
@@ -57,6 +70,8 @@ func (b *book) name(batch []store.EnqueueParams) {
 		var in input
 		if json.Unmarshal(batch[i].Input, &in) == nil && in.Label != "" {
 			b.labels[batch[i].ID] = in.Label
+		} else if l := b.endingLabel(&batch[i]); l != "" {
+			b.labels[batch[i].ID] = l
 		}
 	}
 }
@@ -87,8 +102,10 @@ func froms(to job.State, from ...job.State) (out []move) {
 var (
 	inserts = []move{{"", job.Ready}, {"", job.Delayed}}
 	// follows is what an end may do to others: a parent that waited goes on, and
-	// the children of a run that ended are cancelled.
-	follows = append(froms(job.Cancelled, job.Ready, job.Delayed, job.Running, job.Suspended), move{job.Suspended, job.Ready})
+	// the children of a run that ended are cancelled, or undone.
+	follows = slices.Concat(froms(job.Cancelled, job.Ready, job.Delayed, job.Running, job.Suspended), unwinds, []move{{job.Suspended, job.Ready}})
+	// unwinds is what becomes of a run that is cancelled, and has something to undo.
+	unwinds = []move{{job.Running, job.Suspended}, {job.Running, job.Ready}, {job.Delayed, job.Ready}, {job.Suspended, job.Ready}}
 
 	// moves are the changes of state that each operation may make.
 	moves = map[string][]move{
@@ -102,9 +119,11 @@ var (
 			{job.Running, job.Done}, {job.Running, job.Failed}, {job.Running, job.Dead},
 			{job.Running, job.Ready}, {job.Running, job.Delayed}, {job.Running, job.Suspended},
 		}),
-		"Reclaim":    append(slices.Clone(follows), move{job.Running, job.Ready}, move{job.Running, job.Dead}, move{job.Running, job.Failed}),
+		"Reclaim":    slices.Concat(inserts, follows, []move{{job.Running, job.Ready}, {job.Running, job.Dead}, {job.Running, job.Failed}}),
 		"Deregister": {{job.Running, job.Ready}},
 		"Cancel":     follows,
+		cancelHard:   follows,
+		"LetGo":      {{job.Suspended, job.Ready}},
 		"Requeue":    froms(job.Ready, job.Done, job.Failed, job.Dead, job.Cancelled),
 		"Promote":    froms(job.Ready, job.Delayed, job.Suspended),
 		"Delete":     append(froms("", job.Ready, job.Delayed, job.Suspended, job.Done, job.Failed, job.Dead, job.Cancelled), follows...),
@@ -116,6 +135,14 @@ var (
 // refresh reads the runs after an operation and checks every difference. It
 // answers what they were before.
 func (b *book) refresh(op string) (before map[string]job.Run) {
+	before = b.look(op)
+	b.families(op, before)
+	return before
+}
+
+// look is refresh for an operation that may start children: what runs are to each
+// other is checked when these are known.
+func (b *book) look(op string) (before map[string]job.Run) {
 	list, err := b.w.truth.List(context.Background(), store.ListParams{Limit: 1000})
 	if err != nil {
 		b.wrong("the database cannot be read: %v", err)
@@ -123,14 +150,8 @@ func (b *book) refresh(op string) (before map[string]job.Run) {
 	}
 	now := make(map[string]job.Run, len(list))
 	keys := map[[3]string]string{}
-	holders := 0
 	for _, r := range list {
 		now[r.ID] = r
-		if r.Job == "narrow" && r.State == job.Running {
-			if holders++; holders > narrow {
-				b.wrong("%s: %d runs of a job run, of which %d may", op, holders, narrow)
-			}
-		}
 		if r.State.Live() {
 			k := [3]string{r.Job, r.Tenant, r.Key}
 			if other, ok := keys[k]; ok {
@@ -142,15 +163,26 @@ func (b *book) refresh(op string) (before map[string]job.Run) {
 	b.mu.Lock()
 	before, b.runs = b.runs, now
 	b.mu.Unlock()
-	for id, r := range now {
-		old, was := before[id]
+	b.crowds(op, list)
+	var ended, appeared []job.Run
+	b.looks++
+	for _, r := range list {
+		old, was := before[r.ID]
 		if !was {
 			old = job.Run{}
 			b.appeared(op, r)
+			appeared = append(appeared, r)
 		}
 		b.moved(op, old, r)
+		if old.State.Live() && r.State.Terminal() {
+			b.unwound(op, r)
+			if r.State != job.Cancelled {
+				ended = append(ended, r)
+			}
+		}
 	}
-	for id, old := range before {
+	b.endings(op, ended, appeared)
+	for id, old := range before { // one at most, but in a purge
 		if _, is := now[id]; !is {
 			b.vanished(op, old)
 		}
@@ -174,7 +206,7 @@ func (b *book) moved(op string, old, r job.Run) {
 		b.wrong("a claim took %s from claim %d, attempt %d to %d, %d", name, old.Claims, old.Attempt, r.Claims, r.Attempt)
 	case !claimed && r.Claims != old.Claims:
 		b.wrong("%s took %s from claim %d to %d", op, name, old.Claims, r.Claims)
-	case r.Attempt > r.MaxAttempts:
+	case r.Attempt > r.MaxAttempts && (r.Attempt > 2*r.MaxAttempts || !b.w.manifest.Jobs[r.Job].Compensates):
 		b.wrong("%s: %s is at attempt %d of %d", op, name, r.Attempt, r.MaxAttempts)
 	case (r.Worker != "") != (r.State == job.Running):
 		b.wrong("%s: %s is %s and held by %q", op, name, r.State, r.Worker)
@@ -189,6 +221,7 @@ func (b *book) appeared(op string, r job.Run) {
 	if b.ended[r.ID] {
 		b.wrong("%s: %s is back from the dead", op, b.label(r.ID))
 	}
+	b.born[r.ID] = b.looks
 	b.occurs(op, r)
 }
 
@@ -221,8 +254,28 @@ func (b *book) exists(op, id string) {
 	}
 }
 
+// due reports whether a claim may change something without taking a run: it may
+// make ready what was to wait until now.
+func (b *book) due() bool {
+	now := b.w.now()
+	for _, r := range b.runs {
+		if (r.State == job.Delayed || r.State == job.Suspended) && !r.RunAt.After(now) {
+			return true
+		}
+	}
+	return false
+}
+
 func (b *book) claimed(p store.ClaimParams, res store.ClaimResult) {
-	before := b.refresh("Claim")
+	for _, r := range res.Runs {
+		if _, busy := res.Busy[r.ID]; busy {
+			b.busy[job.Ref{RunID: r.ID, Worker: p.Worker, Claim: r.Claims}] = true
+		}
+	}
+	before := b.runs
+	if len(res.Runs) > 0 || b.due() {
+		before = b.refresh("Claim")
+	}
 	lease, known := b.leases[p.Worker]
 	if len(res.Runs) > 0 && (!known || !lease.After(b.w.now())) {
 		b.wrong("a claim gave %d runs to a worker whose lease lapsed at %s", len(res.Runs), lease)
@@ -232,6 +285,7 @@ func (b *book) claimed(p store.ClaimParams, res store.ClaimResult) {
 		old := before[r.ID]
 		got[r.Queue]++
 		b.claims++
+		b.begins(p, res, r)
 		switch is := b.runs[r.ID]; {
 		case old.State == job.Running || old.State.Terminal() || old.State == "":
 			b.wrong("a claim handed out %s, which was %q", b.label(r.ID), old.State)
@@ -245,6 +299,9 @@ func (b *book) claimed(p store.ClaimParams, res store.ClaimResult) {
 		if got[q.Queue] > q.Limit {
 			b.wrong("a claim of %d runs of queue %s answered %d", q.Limit, q.Queue, got[q.Queue])
 		}
+		if got[q.Queue] < q.Limit && !res.WorkerGone && (res.NextDue.IsZero() || res.NextDue.After(res.Now)) {
+			b.overlooked(q.Queue)
+		}
 	}
 }
 
@@ -255,7 +312,13 @@ func holds(runs map[string]job.Run, ref job.Ref) bool {
 }
 
 func (b *book) settled(batch []store.SettleParams, res []store.SettleResult) {
-	before := b.refresh("Settle")
+	before := b.look("Settle")
+	for i := range res {
+		if p := &batch[i]; res[i].Landed && holds(before, p.Ref) {
+			b.started(before, p)
+		}
+	}
+	b.families("Settle", before)
 	once := map[job.Ref]bool{}
 	for i := range res {
 		p := &batch[i]
@@ -271,9 +334,10 @@ func (b *book) settled(batch []store.SettleParams, res []store.SettleResult) {
 			continue
 		}
 		once[p.Ref] = true
+		b.refused(p)
 		b.landed[p.Ref] = true
 		is := b.runs[p.Ref.RunID]
-		if is.State != p.To && !(p.To == job.Suspended && is.State == job.Ready) {
+		if is.State != p.To && !(p.To == job.Suspended && is.State == job.Ready) && !(p.To.Live() && b.bereft[p.Ref.RunID]) {
 			b.wrong("a settle of %s to %s left it %s", name, p.To, is.State)
 		}
 		if !p.Outcome.Counted() && is.Attempt != before[p.Ref.RunID].Attempt-1 {
@@ -283,7 +347,9 @@ func (b *book) settled(batch []store.SettleParams, res []store.SettleResult) {
 			b.wrong("a settle of %s did not keep its output", name)
 		}
 		if p.Step != nil {
-			b.recorded("Settle", p.Ref.RunID, p.Step)
+			st := *p.Step
+			st.Ref = p.Ref
+			b.recorded("Settle", p.Ref.RunID, &st)
 		}
 	}
 }
@@ -345,29 +411,10 @@ func (b *book) reclaimed(res store.ReclaimResult) {
 // their worker are those that may be.
 func (b *book) untouched(op string, before map[string]job.Run, but func(job.Run) bool) {
 	for id, old := range before {
-		if old.State == job.Running && b.runs[id].State != job.Running && b.runs[id].State != job.Cancelled && !but(old) {
+		if old.State == job.Running && b.runs[id].State != job.Running && b.runs[id].State != job.Cancelled && b.runs[id].State != job.Suspended && !but(old) {
 			b.wrong("%s took %s from %s, whose lease ends at %s", op, b.label(id), b.label(old.Worker), b.leases[old.Worker])
 		}
 	}
-}
-
-// published notes events, and that they woke who waited.
-func (b *book) published(batch []store.EventParams, res []store.EventResult) {
-	b.refresh("Publish")
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for i := range res {
-		if !res[i].Deduped {
-			b.events = append(b.events, string(batch[i].Payload))
-		}
-	}
-}
-
-// place is an event's among those of the topic, or -1.
-func (b *book) place(payload string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Index(b.events, payload)
 }
 
 func (b *book) deleted(id string) {

@@ -11,6 +11,7 @@ import (
 // so, its workers were killed, or an attempt of a once step was.
 var buried = map[string]bool{
 	job.CodeWorkerLost: true, job.CodeMaxAttempts: true, job.CodeStepOutcomeUnknown: true, job.CodeTimeout: true,
+	job.CodeCompensationFailed: true, job.CodeKeyBusy: true, "SIM_CHILD": true, "SIM_SAGA": true,
 	job.CodeDatabaseCorrupt: true, job.CodeDatabaseFull: true, job.CodeDatabaseUnavailable: true,
 	"X_GUEST_TRAP": true, "SIM_TERMINAL": true, "": true,
 }
@@ -33,7 +34,7 @@ func (b *book) close() {
 				b.wrong("%s is %s with %+v", name, r.State, r.Error)
 			}
 		case job.Cancelled:
-			if !b.touched[id] {
+			if !b.touched[id] && !b.bereft[id] {
 				b.wrong("%s is cancelled, by nobody", name)
 			}
 		default:
@@ -44,6 +45,8 @@ func (b *book) close() {
 		b.timeline(r)
 	}
 	b.checkSchedules()
+	b.checkPauses()
+	b.checkOutbox()
 }
 
 // done checks that a run's output is made of what its history says.
@@ -56,7 +59,7 @@ func (b *book) done(r job.Run) {
 	_, steps := b.history(r.ID)
 	for name, got := range out {
 		s, ok := steps[name]
-		if ok && s.Kind == job.KindStep && string(s.Output) != got {
+		if ok && (s.Kind == job.KindStep || s.Kind == job.KindUndoable || s.Kind == job.KindInvoke && s.Status == job.StepCompleted) && string(s.Output) != got {
 			b.wrong("%s is done with %s of step %q, of which %s is recorded", b.label(r.ID), got, name, s.Output)
 		}
 		if !ok {

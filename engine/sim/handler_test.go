@@ -20,10 +20,15 @@ const versions = 2
 // walks, and is what the run is called.
 type input struct {
 	Label string `json:"label"`
+	Lane  string `json:"lane,omitempty"` // key of a concurrency limit
+	Org   string `json:"org,omitempty"`  // tenant
+	Run   string `json:"run,omitempty"`  // of an ending: the run that ended
 }
 
-func encoded(label string) []byte {
-	b, err := json.Marshal(input{label})
+func encoded(label string) []byte { return input{Label: label}.encoded() }
+
+func (in input) encoded() []byte {
+	b, err := json.Marshal(in)
 	if err != nil {
 		panic(err)
 	}
@@ -37,16 +42,7 @@ func (w *world) deployment(p *process, version int) engine.Deployment {
 	}
 	return enginetest.Serve(p.guest(version), func(m *manifest.Manifest) {
 		m.Digest = fmt.Sprint("test ", version)
-		m.Queues["default"] = manifest.Queue{Name: "default", Workers: 4}
-		m.Queues["side"] = manifest.Queue{Name: "side", Workers: 2}
-		for _, j := range m.Jobs {
-			j.Retry.Attempts = 8
-			j.Timeout = time.Minute
-		}
-		m.Jobs["child"].Queue = "side"
-		m.Jobs["narrow"].Concurrency = manifest.Concurrency{Limit: narrow}
-		m.Jobs["keyed"].Retry.DeadLetter = false
-		m.Jobs["tick"].Retention = time.Minute
+		w.declare(m)
 		m.Schedules = map[string]*manifest.Schedule{}
 		for i, s := range []manifest.Schedule{
 			{Name: "each", Cron: "* * * * *", CatchUp: "run-all", Overlap: "allow"},
@@ -67,11 +63,12 @@ func (w *world) deployment(p *process, version int) engine.Deployment {
 // walk is one attempt of a handler.
 type walk struct {
 	*enginetest.Task
-	p     *process
-	run   string
-	label string
-	out   map[string]string // by step: what it was given
-	sends map[string]int    // by job
+	p        *process
+	run      string
+	label    string
+	out      map[string]string // by step: what it was given
+	sends    map[string]int    // by job
+	children map[string]int    // by job
 }
 
 // handler walks the program that a run's label says: the same in every attempt,
@@ -85,15 +82,26 @@ func (p *process) handler(version int) enginetest.Handler {
 		}
 		// No two attempts begin, go on or end at one instant: which of them came
 		// first would be the runtime's to say, not the seed's.
-		defer func() { time.Sleep(instant(p.w.dice("end", in.Label, time.Now()))) }()
-		a := &walk{Task: t, p: p, run: t.Attempt.Meta.RunID, label: in.Label, out: map[string]string{}, sends: map[string]int{}}
-		rng := p.w.dice("program", in.Label)
-		if t.Attempt.Handler == "listener" {
-			return a.listen(3)
+		if in.Label == "" {
+			in.Label = p.w.book.label(t.Attempt.Meta.RunID)
 		}
-		most := 5
-		if t.Attempt.Handler != "parent" {
-			most = 2
+		defer func() { time.Sleep(instant(p.w.dice("end", in.Label, time.Now()))) }()
+		a := &walk{
+			Task: t, p: p, run: t.Attempt.Meta.RunID, label: in.Label, out: map[string]string{}, sends: map[string]int{}, children: map[string]int{},
+		}
+		rng := p.w.dice("program", in.Label)
+		most := 2
+		switch t.Attempt.Handler {
+		case "listener":
+			return a.listen(3, rng)
+		case "saga":
+			return a.saga(rng)
+		case "family":
+			if err := a.invoke("first", rng); err != nil {
+				return nil, err
+			}
+		case "parent":
+			most = 5
 		}
 		for i := range 1 + rng.IntN(most) {
 			if err := a.instruction(i, rng); err != nil {
@@ -123,7 +131,7 @@ func instant(rng *rand.Rand) time.Duration {
 // instruction does one thing. It draws as much from rng whatever happens.
 func (a *walk) instruction(i int, rng *rand.Rand) error {
 	a.Work(instant(a.chance(fmt.Sprint("begin", i))))
-	kind, d := rng.IntN(12), time.Duration(rng.Float64()*float64(20*time.Second))
+	kind, d := rng.IntN(14), time.Duration(rng.Float64()*float64(20*time.Second))
 	name := fmt.Sprint(i)
 	switch kind {
 	case 0, 1, 2:
@@ -155,7 +163,14 @@ func (a *walk) instruction(i int, rng *rand.Rand) error {
 			a.Work(2 * time.Minute) // longer than its timeout
 		case 3:
 			panic("a trap")
+		case 4:
+			a.Deaf(deaf) // until long after its timeout
 		}
+	case 12:
+		a.Calls.Log(a.Context, abi.LevelInfo, "at "+name)
+		a.Work(d)
+	case 13:
+		return a.publish("told"+name, rng)
 	}
 	return nil
 }
@@ -254,38 +269,3 @@ func (a *walk) child(name string, d time.Duration) abi.EnqueueParams {
 	}
 	return p
 }
-
-// narrow is how many runs of the job of that name may run at a time.
-const narrow = 2
-
-// topic is of all events.
-const topic = "news"
-
-// listen waits for some events, one after the other. None may be missed between
-// two of them.
-func (a *walk) listen(n int) (any, error) {
-	last := -1
-	for i := range n {
-		name := fmt.Sprint("wait", i)
-		payload, err := a.Wait(name, topic, "", 20*time.Second)
-		var r *abi.Refusal
-		if errors.As(err, &r) && r.Code == abi.CodeTimeout {
-			a.give(name, nil)
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		a.give(name, payload)
-		at := a.p.w.book.place(string(payload))
-		if at < 0 || last >= 0 && at != last+1 {
-			a.p.w.wrong(fmt.Sprintf("%s was given event %d of the topic after event %d", a.label, at, last))
-		}
-		last = at
-		a.Work(instant(a.chance(name)) * 2000)
-	}
-	return a.out, nil
-}
-
-// keys are what keyed runs fight for.
-var keys = []string{"a", "b", "c"}

@@ -11,6 +11,7 @@ import (
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/internal/enginetest"
 	"github.com/jobrunner/runner/engine/manifest"
+	"github.com/jobrunner/runner/engine/outbox"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -21,6 +22,7 @@ type process struct {
 	name    string
 	mortal  bool // it may be killed
 	engine  *engine.Engine
+	relay   *outbox.Relay
 	dead    atomic.Bool // killed, or behind a dead network: not heard of again
 	stalled time.Time   // its operations wait until then; the driver's
 	version atomic.Int64
@@ -63,6 +65,8 @@ func (w *world) start(version int) *process {
 		panic(err)
 	}
 	p.engine = e
+	p.relay = w.relay(p, db)
+	w.book.labels[p.relay.ID()] = p.name
 	w.processes = append(w.processes, p)
 	w.note("%s starts with version %d", p.name, version)
 	p.begin()
@@ -81,14 +85,23 @@ func (p *process) begin() {
 			err := p.engine.Start(ctx)
 			cancel()
 			if err == nil {
+				_ = p.relay.Start()
 				break
 			}
 			time.Sleep(time.Second)
 		}
 		if p.ended.Load() { // meanwhile
+			p.quiesce(0)
 			_ = p.engine.Close()
 		}
 	}()
+}
+
+// quiesce stops the relay, as it is before the engine that it publishes into.
+func (p *process) quiesce(patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	_ = p.relay.Stop(ctx) // what it held, others find
 }
 
 // close ends the engine, or what is left of it.
@@ -97,6 +110,7 @@ func (p *process) close() {
 		p.ended.Store(true)
 		go func() {
 			defer p.w.shut.Add(1)
+			p.quiesce(0)
 			err := p.engine.Close()
 			if err != nil && !p.dead.Load() && p.w.calm.Load() && !p.w.failed() && !p.busy.Load() {
 				p.w.wrong(fmt.Sprintf("%s did not close: %v", p.name, err))
@@ -162,7 +176,9 @@ func (w *world) alive() (out []*process) {
 // guest is a version of the handlers in this process.
 func (p *process) guest(version int) *enginetest.Guest {
 	h := p.handler(version)
-	return &enginetest.Guest{Name: fmt.Sprintf("sim %d", version), Handlers: map[string]enginetest.Handler{
-		"parent": h, "child": h, "keyed": h, "tick": h, "narrow": h, "listener": h,
-	}}
+	g := &enginetest.Guest{Name: fmt.Sprintf("sim %d", version), Handlers: map[string]enginetest.Handler{}}
+	for _, name := range jobs {
+		g.Handlers[name] = h
+	}
+	return g
 }

@@ -41,7 +41,7 @@ func TestWhateverOrderKeepsEveryPromise(t *testing.T) {
 			}
 		}
 	}
-	began, steps, claims, ended := time.Now(), 0, 0, map[job.State]int{}
+	began, steps, claims, ended, counts := time.Now(), 0, 0, map[job.State]int{}, map[string]int{}
 	for i, seed := range list {
 		if i > 0 && i%100 == 0 {
 			fmt.Printf("%d of %d seeds, %v\n", i, len(list), time.Since(began).Round(time.Second))
@@ -54,6 +54,9 @@ func TestWhateverOrderKeepsEveryPromise(t *testing.T) {
 				claims += out.claims
 				for s, n := range out.ended {
 					ended[s] += n
+				}
+				for what, n := range out.counts {
+					counts[what] += n
 				}
 				sums[out.sum]++
 				faults[out.fault]++
@@ -71,6 +74,7 @@ func TestWhateverOrderKeepsEveryPromise(t *testing.T) {
 	}
 	// Not to the test's log: make sim shows it when all is well.
 	fmt.Printf("%d seeds, %d operations, %d claims, in %v; runs at the end: %v\n", len(list), steps, claims, time.Since(began).Round(time.Millisecond), ended)
+	checkExercised(t, len(list), counts)
 	if ended[job.Done] == 0 {
 		t.Error("no run was ever done: the simulation proves nothing")
 	}

@@ -3,6 +3,7 @@ package sim_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -81,6 +82,7 @@ func (v *view) Settle(ctx context.Context, batch []store.SettleParams) ([]store.
 	var b strings.Builder
 	for i := range batch {
 		fmt.Fprintf(&b, "%s#%d:%s ", v.p.w.book.label(batch[i].Ref.RunID), batch[i].Ref.Claim, batch[i].Outcome)
+		v.p.w.book.name(batch[i].Enqueue)
 		if in := batch[i].Invoke; in != nil {
 			for j := range in.Start {
 				v.p.w.book.name([]store.EnqueueParams{in.Start[j].Run})
@@ -135,6 +137,13 @@ func (v *view) LetGo(ctx context.Context, ref job.Ref) error {
 }
 
 func (v *view) Reclaim(ctx context.Context, p store.ReclaimParams) (store.ReclaimResult, error) {
+	if follow := p.Follow; follow != nil {
+		p.Follow = func(r job.Run) ([]store.EnqueueParams, error) {
+			runs, err := follow(r)
+			v.p.w.book.name(runs)
+			return runs, err
+		}
+	}
 	return mutate(v, ctx, "Reclaim", "",
 		func(ctx context.Context) (store.ReclaimResult, error) { return v.Store.Reclaim(ctx, p) },
 		func(res store.ReclaimResult) { v.p.w.book.reclaimed(res) })
@@ -182,9 +191,13 @@ func (v *view) ResumeSchedule(ctx context.Context, p store.ScheduleParams) (stor
 }
 
 func (v *view) Cancel(ctx context.Context, p store.CancelParams) (job.Run, error) {
+	op := "Cancel"
+	if p.NoCompensate {
+		op = cancelHard
+	}
 	return mutate(v, ctx, "Cancel", v.labels(p.ID),
 		func(ctx context.Context) (job.Run, error) { return v.Store.Cancel(ctx, p) },
-		func(job.Run) { v.p.w.book.refresh("Cancel") })
+		func(job.Run) { v.p.w.book.refresh(op) })
 }
 
 func (v *view) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, error) {
@@ -208,7 +221,10 @@ func (v *view) Delete(ctx context.Context, p store.DeleteParams) (job.Run, error
 func (v *view) Publish(ctx context.Context, batch []store.EventParams) ([]store.EventResult, error) {
 	return mutate(v, ctx, "Publish", fmt.Sprint(len(batch)),
 		func(ctx context.Context) ([]store.EventResult, error) { return v.Store.Publish(ctx, batch) },
-		func(res []store.EventResult) { v.p.w.book.published(batch, res) })
+		func([]store.EventResult) {
+			v.p.w.book.refresh("Publish")
+			v.p.w.book.published()
+		})
 }
 
 func (v *view) PendingEvent(ctx context.Context, tenant string, p store.WaitParams) (bool, error) {
@@ -243,9 +259,10 @@ func (v *view) InvokeDepth(ctx context.Context, id string, most int) (int, error
 func (v *view) SaveLogs(ctx context.Context, batch []store.LogParams) error {
 	ids := make([]string, len(batch))
 	for i := range batch {
-		ids[i] = batch[i].Ref.RunID
+		ids[i] = v.labels(batch[i].Ref.RunID)
 	}
-	_, err := mutate(v, ctx, "SaveLogs", v.labels(ids...),
+	slices.Sort(ids) // they come from a map
+	_, err := mutate(v, ctx, "SaveLogs", strings.Join(ids, " "),
 		func(ctx context.Context) (struct{}, error) { return none(v.Store.SaveLogs(ctx, batch)) }, nil)
 	return err
 }
@@ -257,7 +274,7 @@ func (v *view) ListLogs(ctx context.Context, p store.ListLogsParams) (store.List
 func (v *view) SetPause(ctx context.Context, p store.PauseParams) (bool, error) {
 	return mutate(v, ctx, "SetPause", fmt.Sprint(p.Kind, " ", p.Name, " ", !p.Resume),
 		func(ctx context.Context) (bool, error) { return v.Store.SetPause(ctx, p) },
-		func(bool) { v.p.w.book.refresh("SetPause") })
+		func(changed bool) { v.p.w.book.setPause(p, changed) })
 }
 
 func (v *view) ListPauses(ctx context.Context) ([]store.Pause, error) {
@@ -267,7 +284,11 @@ func (v *view) ListPauses(ctx context.Context) ([]store.Pause, error) {
 func (v *view) Age(ctx context.Context, p store.AgeParams) (int, error) {
 	return mutate(v, ctx, "Age", p.Queue,
 		func(ctx context.Context) (int, error) { return v.Store.Age(ctx, p) },
-		func(int) { v.p.w.book.refresh("Age") })
+		func(n int) {
+			if n > 0 {
+				v.p.w.book.refresh("Age")
+			}
+		})
 }
 
 func (v *view) ForgetSchedule(ctx context.Context, p store.ScheduleParams) error {

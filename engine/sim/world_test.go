@@ -33,11 +33,13 @@ type world struct {
 	rng      *rand.Rand
 	profile  profile
 	truth    store.Store // undisturbed
+	outbox   *staged
 	db       store.Store // what processes reach: truth, unless a bug was planted
 	bug      bug
 	turn     turnstile
 	book     *book
-	declared map[string]*manifest.Schedule
+	manifest *manifest.Manifest            // of the first version
+	declared map[string]*manifest.Schedule // of it
 
 	skew atomic.Int64 // of the store's clock against the processes', a time.Duration
 	calm atomic.Bool  // nothing fails any more
@@ -50,14 +52,16 @@ type world struct {
 	away      time.Time // the database is, until then
 	fullDisk  time.Time // the disk is, until then
 	steps     int
-	told      int          // events that were asked for
-	opened    atomic.Int64 // actions under way
-	shut      atomic.Int64 // engines whose close has returned
+	asked     int            // things that clients asked for
+	counts    map[string]int // of what happened
+	opened    atomic.Int64   // actions under way
+	shut      atomic.Int64   // engines whose close has returned
 
 	mu    sync.Mutex
 	fault string // the first promise that was broken
 	trail []string
-	sum   uint64 // of the whole trail
+	every []string // the trail, and what is not shown of it
+	sum   uint64   // of every
 }
 
 // profile is how much trouble a seed makes, drawn once, so that some seeds are
@@ -72,10 +76,12 @@ type profile struct {
 type outcome struct {
 	fault  string
 	trail  []string
+	every  []string
 	sum    uint64
 	steps  int
 	ended  map[job.State]int
 	claims int
+	counts map[string]int
 }
 
 // simulate runs the simulation of a seed to its end, or to the first promise
@@ -97,10 +103,13 @@ func simulate(t *testing.T, seed uint64, b bug) (out outcome) {
 }
 
 func newWorld(t *testing.T, seed uint64, b bug) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), bug: b, began: time.Now(), clients: map[*process]*engine.Client{}}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 1)), bug: b, began: time.Now(), clients: map[*process]*engine.Client{}, counts: map[string]int{}, outbox: newStaged()}
 	w.turn.arrived = make(chan struct{}, 1)
 	w.book = newBook(w)
 	w.profile = w.draw()
+	if b.trouble != nil {
+		b.trouble(&w.profile)
+	}
 	w.skew.Store(int64(w.between(0, 20*time.Minute) - 10*time.Minute))
 	db, err := sqlite.Open(t.Context(), sqlite.Config{
 		Path: sqlite.Memory, Create: true,
@@ -118,7 +127,8 @@ func newWorld(t *testing.T, seed uint64, b bug) *world {
 	if b.within != nil {
 		w.db = b.within(db, w)
 	}
-	w.declared = w.deployment(nil, 1).Manifest.Schedules
+	w.manifest = w.deployment(nil, 1).Manifest
+	w.declared = w.manifest.Schedules
 	w.client, w.operator = w.outsider("client"), w.outsider("operator")
 	return w
 }
@@ -174,8 +184,14 @@ func (w *world) failed() bool {
 
 func (w *world) stamp() string { return fmt.Sprintf("%9.3fs  ", time.Since(w.began).Seconds()) }
 
+// often are operations that are left out of the trail when they go well.
+var often = map[string]bool{"Claim": true, "Renew": true, "Age": true, "outbox.Claim": true, "Reclaim": true}
+
 // note adds a line to the trail.
-func (w *world) note(format string, args ...any) {
+func (w *world) note(format string, args ...any) { w.record(true, format, args...) }
+
+// record adds a line to the sum of the trail, and to the trail if it is shown.
+func (w *world) record(shown bool, format string, args ...any) {
 	line := w.stamp() + fmt.Sprintf(format, args...)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -185,7 +201,10 @@ func (w *world) note(format string, args ...any) {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%x %s", w.sum, line)
 	w.sum = h.Sum64()
-	w.trail = append(w.trail, line)
+	w.every = append(w.every, line)
+	if shown {
+		w.trail = append(w.trail, line)
+	}
 }
 
 // drive lets operations through, one at a time, until done says so. At each turn
@@ -254,13 +273,12 @@ func (w *world) roll(c *call) {
 func (w *world) grant(c *call) {
 	f := w.fate(c)
 	w.steps++
-	if !c.reads && (c.op != "Claim" && c.op != "Renew" || f != proceed) || f != proceed {
-		left := ""
-		if c.left {
-			left = " (given up)"
-		}
-		w.note("%s %s %s%s%s", c.p.name, c.op, c.what, fateNames[f], left)
+	w.tally(c, f)
+	left := ""
+	if c.left {
+		left = " (given up)"
 	}
+	w.record(f != proceed || !c.reads && !often[c.op], "%s %s %s%s%s", c.p.name, c.op, c.what, fateNames[f], left)
 	w.turn.release(c, f)
 }
 
@@ -300,8 +318,10 @@ func (w *world) fate(c *call) fate {
 		after := w.rng.IntN(2) == 0
 		w.kill(c.p)
 		if after {
+			w.count("killed after " + c.op)
 			return unheard
 		}
+		w.count("killed before " + c.op)
 		return vanish
 	}
 	return proceed
@@ -310,7 +330,7 @@ func (w *world) fate(c *call) fate {
 func (w *world) outcome() outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	out := outcome{fault: w.fault, trail: w.trail, sum: w.sum, steps: w.steps, ended: map[job.State]int{}, claims: w.book.claims}
+	out := outcome{fault: w.fault, trail: w.trail, every: w.every, sum: w.sum, steps: w.steps, ended: map[job.State]int{}, claims: w.book.claims, counts: w.counts}
 	for _, r := range w.book.runs {
 		out.ended[r.State]++
 	}
@@ -348,6 +368,8 @@ func (w *world) peace() {
 	w.calm.Store(true)
 	w.resume()
 	w.start(w.version())
+	w.opened.Add(1)
+	go w.unpause()
 	deadline := time.Now().Add(30 * time.Minute)
 	w.drive(func() bool {
 		return w.failed() || w.opened.Load() == 0 && w.over() || time.Now().After(deadline)
@@ -364,7 +386,22 @@ func (w *world) over() bool {
 			return false
 		}
 	}
-	return true
+	return w.outbox.settled()
+}
+
+// unpause resumes whatever is paused, until nothing is that was under way.
+func (w *world) unpause() {
+	defer w.opened.Add(-1)
+	for {
+		paused := w.book.pausedNow()
+		if len(paused) == 0 && w.opened.Load() == 1 {
+			return // nobody pauses anything any more
+		}
+		for _, of := range paused {
+			w.resumeOne(of)
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // finish ends every process, and what is left of those that were killed.

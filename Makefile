@@ -13,6 +13,7 @@ CHAOS_SEED  ?= 0
 CHAOS_EVERY ?= 1s
 CHAOS_FLAGS ?=
 SEEDS       ?= 1000
+TIMES ?= 20
 
 # demo and bench: sqlite, or postgres on a throwaway server of what is installed.
 # DATABASE_URL=… on the command line names another one; from the environment,
@@ -98,6 +99,11 @@ chaos: ## kill, pause, cut and crash a fleet for CHAOS_FOR (1m), then audit CHAO
 sim: ## simulate SEEDS (1000) fleets in virtual time; SEED=N replays one and prints its trail
 	$(GO) test -c -o $(BIN)/sim.test ./engine/sim
 	$(BIN)/sim.test -test.run Whatever $(if $(SEED),-sim.seed=$(SEED),-sim.first=0 -sim.seeds=$(SEEDS))
+
+# Without SEED: a seed that fails, with a planted bug.
+replay: ## simulate SEED TIMES (20) in a machine that is the same each time; all must go one way
+	GOOS=wasip1 GOARCH=wasm $(GO) test -c -o $(BIN)/sim.wasm ./engine/sim
+	$(GO) run ./host/replay $(TIMES) $(BIN)/sim.wasm $(if $(SEED),-test.run Whatever -sim.seed=$(SEED),-test.v -test.run Planted/a_fence -sim.seed=17)
 
 fuzz: ## every fuzz test for FUZZTIME (10s) each
 	@set -e; for pkg in $$($(GO) list ./...); do \

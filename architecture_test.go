@@ -71,6 +71,7 @@ var rooms = []room{
 	{"host/instance", []string{"host/module"}, "an instance's memory and lifetime know no host function"},
 	{"host/call", nil, "a host function moves values between guest memory and abi.Calls; what they mean is behind Calls"},
 	{"host/capability", nil, "what a guest may touch outside is decided without knowing the guest's memory"},
+	{"host/replay", nil, "it runs any program, to see it go the same way again"},
 	{"host", []string{"host/..."}, "the facade of the Wasm side"},
 
 	{"cmd/runner", []string{"cmd/runner/internal/cli"}, "main only exits"},

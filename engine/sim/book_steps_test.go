@@ -94,6 +94,9 @@ func (b *book) history(run string) (before, now map[string]job.Step) {
 // requeued forgets what an operator had a run do again.
 func (b *book) requeued(p store.RequeueParams) {
 	b.refresh("Requeue")
+	if _, begun := b.steps(p.ID)[job.UnwindName]; begun {
+		b.wrong("%s was undone, and goes on", b.label(p.ID))
+	}
 	if p.FromStep == "" {
 		return
 	}

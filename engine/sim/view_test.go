@@ -98,6 +98,10 @@ func (v *view) ListSteps(ctx context.Context, id string) ([]job.Step, error) {
 	return read(v, ctx, "ListSteps", v.labels(id), func(ctx context.Context) ([]job.Step, error) { return v.Store.ListSteps(ctx, id) })
 }
 
+func (v *view) Unwinds(ctx context.Context, ids []string) (map[string]job.Unwind, error) {
+	return read(v, ctx, "Unwinds", v.labels(ids...), func(ctx context.Context) (map[string]job.Unwind, error) { return v.Store.Unwinds(ctx, ids) })
+}
+
 func (v *view) SaveSteps(ctx context.Context, batch []store.StepParams) ([]store.StepResult, error) {
 	var b strings.Builder
 	for i := range batch {

@@ -103,7 +103,7 @@ sim: ## simulate SEEDS (1000) fleets in virtual time; SEED=N replays one and pri
 # Without SEED: a seed that fails, with a planted bug.
 replay: ## simulate SEED TIMES (20) in a machine that is the same each time; all must go one way
 	GOOS=wasip1 GOARCH=wasm $(GO) test -c -o $(BIN)/sim.wasm ./engine/sim
-	$(GO) run ./host/replay $(TIMES) $(BIN)/sim.wasm $(if $(SEED),-test.run Whatever -sim.seed=$(SEED),-test.v -test.run Planted/a_fence -sim.seed=17)
+	$(GO) run ./host/replay $(TIMES) $(BIN)/sim.wasm $(if $(SEED),-test.run Whatever -sim.seed=$(SEED),-test.v -test.run Planted/an_end_that_is_told -sim.seed=1)
 
 fuzz: ## every fuzz test for FUZZTIME (10s) each
 	@set -e; for pkg in $$($(GO) list ./...); do \

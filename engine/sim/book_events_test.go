@@ -29,7 +29,8 @@ func (b *book) published() {
 		last = b.events[n-1].seq
 	}
 	for _, e := range list {
-		if e.Seq > last {
+		// Listeners are of no tenant, and hear nothing of others'.
+		if e.Seq > last && e.Tenant == "" {
 			b.events = append(b.events, event{e.Seq, e.Key, string(e.Payload)})
 		}
 	}

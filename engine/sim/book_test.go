@@ -327,7 +327,7 @@ func (b *book) settled(batch []store.SettleParams, res []store.SettleResult) {
 		switch {
 		case res[i].Landed && !fenced && !repeat:
 			b.wrong("a settle of %s landed, though the run was %s under claim %d", name, before[p.Ref.RunID].State, before[p.Ref.RunID].Claims)
-		case !res[i].Landed && fenced:
+		case !res[i].Landed && fenced && !b.bereft[p.Ref.RunID]: // a settle of its parent came before it
 			b.wrong("a settle of %s did not land, though the claim was its own", name)
 		}
 		if !res[i].Landed || repeat {

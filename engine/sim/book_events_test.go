@@ -29,8 +29,7 @@ func (b *book) published() {
 		last = b.events[n-1].seq
 	}
 	for _, e := range list {
-		// Listeners are of no tenant, and hear nothing of others'.
-		if e.Seq > last && e.Tenant == "" {
+		if e.Seq > last {
 			b.events = append(b.events, event{e.Seq, e.Key, string(e.Payload)})
 		}
 	}

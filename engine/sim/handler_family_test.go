@@ -134,12 +134,12 @@ var subjects = []string{"", "x", "y"}
 func (a *walk) publish(name string, rng *rand.Rand) error {
 	subject := subjects[rng.IntN(len(subjects))]
 	if rng.IntN(2) == 0 {
-		return a.Publish(topic, subject, fmt.Sprint(a.label, " ", name, " ", a.p.w.book.body(a.run, name+"!")))
+		return a.Publish(topic, subject, fmt.Sprint(a.run, " ", name, " ", a.p.w.book.body(a.run, name+"!")))
 	}
 	got, err := a.Step(name, func() (any, error) {
 		a.Work(instant(a.chance(name)))
 		a.alive()
-		if err := a.Publish(topic, subject, fmt.Sprint(a.label, " ", name, " ", a.p.w.book.body(a.run, name+"!"))); err != nil {
+		if err := a.Publish(topic, subject, fmt.Sprint(a.run, " ", name, " ", a.p.w.book.body(a.run, name+"!"))); err != nil {
 			return nil, err
 		}
 		if a.chance("unlucky"+name).IntN(4) == 0 {

@@ -8,8 +8,9 @@ import (
 	"github.com/jobrunner/runner/engine/job"
 )
 
-// Log writes a guest's line to the process's log, and keeps it for the run's: the
-// last ones are saved. Lines of ground that an earlier attempt covered were
+// Log writes a guest's line to the process's log, as an attribute of an event that
+// is its own, so that no line passes for an event of the runner. It keeps it for the
+// run's log as well: the last ones are saved. Lines of ground that an earlier attempt covered were
 // written by it and are dropped. The process's log ends at abi.MaxLog: a handler
 // that logs in a loop would fill the disk that the database may be on.
 //
@@ -31,17 +32,18 @@ func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 	if a.logged += len(line) + abi.LogLineCost; a.logged > abi.MaxLog {
 		l, line = slog.LevelWarn, logFull
 	}
-	attrs := make([]slog.Attr, 3, 5)
-	attrs[0] = slog.String("run", a.p.Run.ID)
-	attrs[1] = slog.String("job", a.p.Run.Job)
-	attrs[2] = slog.Int("attempt", a.p.Run.Attempt)
+	attrs := make([]slog.Attr, 4, 6)
+	attrs[0] = slog.String("line", line)
+	attrs[1] = slog.String("run", a.p.Run.ID)
+	attrs[2] = slog.String("job", a.p.Run.Job)
+	attrs[3] = slog.Int("attempt", a.p.Run.Attempt)
 	if a.p.Run.Tenant != "" {
 		attrs = append(attrs, slog.String("tenant", a.p.Run.Tenant))
 	}
 	if a.open.name != "" {
 		attrs = append(attrs, slog.String("step", a.open.name))
 	}
-	a.p.Logger.LogAttrs(ctx, l, line, attrs...)
+	a.p.Logger.LogAttrs(ctx, l, "jobs.handler.log", attrs...)
 }
 
 // levelName is a level as it is stored.

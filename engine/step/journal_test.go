@@ -23,7 +23,7 @@ func TestLinesOfCoveredGroundAreDropped(t *testing.T) {
 	a.Log(a.ctx, abi.LevelWarn, "inside two")
 	a.Log(a.ctx, abi.LevelDebug, "too quiet")
 	first := out.String()
-	for _, want := range []string{"level=INFO msg=\"before one\"", "level=WARN msg=\"inside two\"", "run=" + r.runID, "job=parent", "attempt=1", "step=two"} {
+	for _, want := range []string{"level=INFO msg=jobs.handler.log line=\"before one\"", "level=WARN msg=jobs.handler.log line=\"inside two\"", "run=" + r.runID, "job=parent", "attempt=1", "step=two"} {
 		if !strings.Contains(first, want) {
 			t.Errorf("%q lacks %q", first, want)
 		}

@@ -139,9 +139,10 @@ type server struct {
 
 // line is one line of a server's log.
 type line struct {
-	Message string `json:"msg"`
-	Run     string `json:"run"`
-	Step    string `json:"step"`
+	Event string `json:"msg"`
+	Text  string `json:"line"` // of a handler
+	Run   string `json:"run"`
+	Step  string `json:"step"`
 }
 
 // serve starts a server and waits until it works.
@@ -189,13 +190,13 @@ func (s *server) read(r io.Reader) {
 	s.mu.Unlock()
 }
 
-// await waits until a message has been logged n times.
-func (s *server) await(message string, n int) error {
+// await waits until an event, or a handler's line, has been logged n times.
+func (s *server) await(what string, n int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for seen, found := 0, 0; ; s.more.Wait() {
 		for ; seen < len(s.log); seen++ {
-			if s.log[seen].Message == message {
+			if s.log[seen].Event == what || s.log[seen].Text == what {
 				found++
 			}
 		}
@@ -232,7 +233,7 @@ func (s *server) bodies() map[key]int {
 	defer s.mu.Unlock()
 	n := map[key]int{}
 	for _, l := range s.log {
-		if l.Step != "" && l.Message == "body "+l.Step {
+		if l.Step != "" && l.Text == "body "+l.Step {
 			n[key{l.Run, l.Step}]++
 		}
 	}

@@ -188,11 +188,11 @@ func (c crashing) serve(last bool) map[stepOf]int {
 	bodies, n := map[stepOf]int{}, 0
 	sc := bufio.NewScanner(out)
 	for sc.Scan() {
-		var l struct{ Msg, Run, Step string }
+		var l struct{ Line, Run, Step string }
 		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
 			c.t.Fatalf("the server says %s", sc.Text())
 		}
-		if l.Msg != "body "+l.Step {
+		if l.Line != "body "+l.Step {
 			continue
 		}
 		bodies[stepOf{l.Run, l.Step}]++

@@ -56,7 +56,9 @@ func (c *Claim) turn(tenant string, of []Candidate, at map[string]int, v *Verdic
 		name, l := c.limits.gate(k.Run.Job, k.Run.Gate)
 		g := c.gates[name]
 		if name != "" && (g == nil || g.room <= 0) {
-			if l.Fail && g != nil && g.holder != "" && g.holder != k.Run.ID {
+			// A run that was claimed before may have begun: what it recorded would be
+			// left half done.
+			if l.Fail && k.Run.Claims == 0 && g != nil && g.holder != "" {
 				v.Refuse = append(v.Refuse, Verdict{Candidate: k, Holder: g.holder})
 				c.left--
 				return true

@@ -93,21 +93,26 @@ func TestTurnsGoRoundTenants(t *testing.T) {
 	}
 }
 
-func TestARefusalNeedsAnotherHolder(t *testing.T) {
+func TestARefusalNeedsAHolderAndARunThatNeverBegan(t *testing.T) {
 	q := &Queue{Jobs: map[string]Job{"x": {Concurrency: 1, Keyed: true, Fail: true}}}
 	gate := KeyGate("x", "k")
-	for holder, want := range map[string][3]int{ // taken, refused, set aside
-		"":      {0, 0, 1}, // nobody is known to hold it
-		"other": {0, 1, 0},
-		"x0":    {0, 0, 1}, // its own claim
+	for _, c := range []struct {
+		holder string
+		claims int64
+		want   [3]int // taken, refused, set aside
+	}{
+		{"", 0, [3]int{0, 0, 1}}, // nobody is known to hold it
+		{"other", 0, [3]int{0, 1, 0}},
+		{"other", 1, [3]int{0, 0, 1}}, // it slept, or is tried again
+		{"x0", 1, [3]int{0, 0, 1}},    // its own lapsed claim
 	} {
-		c := NewClaim(q, Pauses{}, 5, 0)
+		claim := NewClaim(q, Pauses{}, 5, 0)
 		of := candidates("", "x", gate, 1)
-		of[0].Run.ID = "x0"
-		c.Running(gate, 1, holder)
-		v := c.Decide(map[string][]Candidate{"": of}, []string{""})
-		if got := [3]int{len(v.Take), len(v.Refuse), len(v.Aside)}; got != want {
-			t.Errorf("held by %q: %v, want %v", holder, got, want)
+		of[0].Run.ID, of[0].Run.Claims = "x0", c.claims
+		claim.Running(gate, 1, c.holder)
+		v := claim.Decide(map[string][]Candidate{"": of}, []string{""})
+		if got := [3]int{len(v.Take), len(v.Refuse), len(v.Aside)}; got != c.want {
+			t.Errorf("held by %q, claimed %d times: %v, want %v", c.holder, c.claims, got, c.want)
 		}
 	}
 }

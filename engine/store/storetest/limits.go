@@ -247,6 +247,25 @@ var limitTests = []test{
 			e.Fatalf("it was refused: %v", res.Busy)
 		}
 	}},
+	// (F13)
+	{"a run that has begun is not refused for its key", func(e *env) {
+		e.register("w")
+		l := store.QueueLimit{Queue: queueA, Limit: 5, Limits: keyed(true)}
+		a := e.addKeyed("k", store.EnqueueParams{})
+		first := e.claimAll("w", l).Runs
+		e.wantClaim("first", first, a)
+		e.settle(store.SettleParams{Ref: refOf(first[0]), Outcome: job.Slept, To: job.Suspended,
+			Step: &store.StepParams{Name: "nap", Kind: job.KindSleep, Status: job.StepSleeping, Sleep: 10 * time.Second}})
+		b := e.addKeyed("k", store.EnqueueParams{})
+		second := e.claimAll("w", l).Runs
+		e.wantClaim("while it sleeps", second, b)
+		e.db.Advance(10 * time.Second)
+		if res := e.claimAll("w", l); len(res.Runs)+len(res.Busy) != 0 {
+			e.Fatalf("beside the key's holder: %+v", res)
+		}
+		e.finish(second[0], job.Completed, job.Done)
+		e.wantClaim("its turn", e.claimAll("w", l).Runs, a)
+	}},
 	{"a limit that is new holds runs that were enqueued before it", func(e *env) {
 		e.register("w")
 		for range 30 {

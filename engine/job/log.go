@@ -2,6 +2,13 @@ package job
 
 import "time"
 
+// What a handler logs is, in the process's log, the attribute LogAttr of the event
+// LogEvent: no line of a handler passes for an event of the runner.
+const (
+	LogEvent = "jobs.handler.log"
+	LogAttr  = "line"
+)
+
 // LogLine is a line that a handler logged.
 type LogLine struct {
 	// Seq counts the lines of the run, from 1; where a store is given lines, those

@@ -33,7 +33,7 @@ func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 		l, line = slog.LevelWarn, logFull
 	}
 	attrs := make([]slog.Attr, 4, 6)
-	attrs[0] = slog.String("line", line)
+	attrs[0] = slog.String(job.LogAttr, line)
 	attrs[1] = slog.String("run", a.p.Run.ID)
 	attrs[2] = slog.String("job", a.p.Run.Job)
 	attrs[3] = slog.Int("attempt", a.p.Run.Attempt)
@@ -43,7 +43,7 @@ func (a *Attempt) Log(ctx context.Context, level abi.Level, line string) {
 	if a.open.name != "" {
 		attrs = append(attrs, slog.String("step", a.open.name))
 	}
-	a.p.Logger.LogAttrs(ctx, l, "jobs.handler.log", attrs...)
+	a.p.Logger.LogAttrs(ctx, l, job.LogEvent, attrs...)
 }
 
 // levelName is a level as it is stored.

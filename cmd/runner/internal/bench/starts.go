@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/jobrunner/runner/engine/job"
 )
 
 // starts hears from the log when the handler of a run has begun. It is the
@@ -32,12 +34,16 @@ func (s *starts) WithGroup(string) slog.Handler { return s }
 
 // Handle implements slog.Handler.
 func (s *starts) Handle(_ context.Context, r slog.Record) error {
-	if r.Message != startedLine {
+	if r.Message != job.LogEvent {
 		return nil
 	}
 	now := time.Now()
 	r.Attrs(func(a slog.Attr) bool {
-		if a.Key != "run" {
+		switch a.Key {
+		case job.LogAttr: // the first
+			return a.Value.String() == startedLine
+		case "run":
+		default:
 			return true
 		}
 		s.mu.Lock()

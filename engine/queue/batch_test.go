@@ -386,6 +386,7 @@ func TestEntriesThatWaitForTheStoreAreSpokenOf(t *testing.T) {
 				defer giveUp()
 				b.submit(ctx, 1, func(int, error) {})
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				if n := len(heard); n < 2 || n > 8 || !errors.Is(heard[0], full) {
 					t.Errorf("in a minute of trouble: %v", heard)
 				}

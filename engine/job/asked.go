@@ -65,15 +65,21 @@ func CheckAttempts(n int) error {
 	return nil
 }
 
-// CheckText reports a text that is not kept as it is, or is longer than most bytes.
+// IsText reports whether a text is kept as it is by every store, and has at most so
+// many bytes.
+func IsText(s string, most int) bool {
+	return len(s) <= most && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
+}
+
+// CheckText reports what is no text of at most so many bytes, with the code.
 func CheckText(code, what, s string, most int) error {
 	switch {
+	case IsText(s, most):
+		return nil
 	case len(s) > most:
 		return &abi.Error{Code: code, Message: fmt.Sprintf("the %s %q… has %d bytes", what, s[:min(len(s), 48)], len(s)), Fix: fmt.Sprintf("say it in at most %d", most)}
-	case !utf8.ValidString(s) || strings.IndexByte(s, 0) >= 0:
-		return &abi.Error{Code: code, Message: fmt.Sprintf("the %s %q is no text", what, s[:min(len(s), 64)]), Fix: "write it in UTF-8, without NUL"}
 	}
-	return nil
+	return &abi.Error{Code: code, Message: fmt.Sprintf("the %s %q is no text", what, s[:min(len(s), 64)]), Fix: "write it in UTF-8, without NUL"}
 }
 
 func invalid(fix, format string, args ...any) error {

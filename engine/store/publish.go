@@ -2,9 +2,7 @@ package store
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/wire"
@@ -56,10 +54,10 @@ func (p PublishParams) Event() (EventParams, error) {
 	if p.Keep < time.Millisecond || p.Keep > MaxEventKeep {
 		return invalid("an event cannot be kept for %v; 1ms to ten years it can", p.Keep)
 	}
-	if len(p.Tenant) > job.MaxTenant || !utf8.ValidString(p.Tenant) || strings.ContainsRune(p.Tenant, 0) {
+	if !job.IsText(p.Tenant, job.MaxTenant) {
 		return invalid("the tenant %q is not UTF-8 without NUL of at most %d bytes", head(p.Tenant), job.MaxTenant)
 	}
-	if len(p.By) > job.MaxTenant || !utf8.ValidString(p.By) || strings.ContainsRune(p.By, 0) {
+	if !job.IsText(p.By, job.MaxTenant) {
 		return invalid("who publishes is no text of at most %d bytes", job.MaxTenant)
 	}
 	return EventParams{ID: p.ID, Topic: p.Topic, Key: p.Key, Tenant: p.Tenant, Payload: p.Payload, Keep: p.Keep, By: p.By}, nil

@@ -65,6 +65,10 @@ type Unwind struct {
 	Cancelled bool `json:"cancelled,omitempty"`
 }
 
+// UnwindFrom is how a run is undone that was not until now. An attempt beyond the
+// run's own was handed out to undo, whether or not it came to record so.
+func UnwindFrom(r *Run) Unwind { return Unwind{From: min(r.Attempt, r.MaxAttempts)} }
+
 // ParseUnwind reads the output of a record of KindUnwind.
 func ParseUnwind(output []byte) (u Unwind, err error) {
 	if err := json.Unmarshal(output, &u); err != nil {

@@ -53,7 +53,7 @@ func (a *Attempt) hydrateUnwind(ctx context.Context) error {
 	}
 	if a.unwind == nil && a.p.Run.Attempt > a.p.Run.MaxAttempts {
 		failure := Lapsed
-		a.unwind = &unwinding{Unwind: job.Unwind{From: a.p.Run.MaxAttempts}, failure: failure}
+		a.unwind = &unwinding{Unwind: job.UnwindFrom(a.p.Run), failure: failure}
 		p := a.unwindRecord(a.unwind.Unwind, failure)
 		p.Ref = a.p.Ref
 		res, err := a.p.Queue.SaveStep(ctx, *p)
@@ -95,7 +95,7 @@ func (a *Attempt) Unwind(failure job.Failure, crashed bool) *store.StepParams {
 	if !a.p.Compensates || a.unwind != nil || len(a.undo) == 0 && !unseen {
 		return nil
 	}
-	return a.unwindRecord(job.Unwind{From: a.p.Run.Attempt}, failure)
+	return a.unwindRecord(job.UnwindFrom(a.p.Run), failure)
 }
 
 // UnwindUnseen is Unwind of an attempt whose guest does not stop: what it has to
@@ -104,7 +104,7 @@ func (a *Attempt) UnwindUnseen(failure job.Failure) *store.StepParams {
 	if !a.p.Compensates || a.unwind != nil {
 		return nil
 	}
-	return a.unwindRecord(job.Unwind{From: a.p.Run.Attempt}, failure)
+	return a.unwindRecord(job.UnwindFrom(a.p.Run), failure)
 }
 
 func (a *Attempt) unwindRecord(u job.Unwind, failure job.Failure) *store.StepParams {

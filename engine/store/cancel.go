@@ -30,7 +30,7 @@ func (p CancelParams) Unwind(r *job.Run, u ToUndo) (*StepParams, error) {
 	if p.NoCompensate || !u.Undoable && u.Unwind == nil {
 		return nil, nil
 	}
-	unwind, failure := job.Unwind{From: r.Attempt}, u.Failure
+	unwind, failure := job.UnwindFrom(r), u.Failure
 	if u.Unwind != nil {
 		var err error
 		if unwind, err = job.ParseUnwind(u.Unwind); err != nil {

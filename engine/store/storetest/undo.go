@@ -114,6 +114,26 @@ var undoTests = []test{
 			e.Errorf("audit %+v", got)
 		}
 	}},
+	// (R15) An attempt beyond the run's own was lost before it could record that it
+	// undoes; those that follow are no more for it.
+	{"a run that is cancelled beyond its attempts is undone in as many as it had", func(e *env) {
+		lost := func() {
+			e.db.Advance(2 * lease)
+			if res, err := e.db.Reclaim(e.ctx, store.ReclaimParams{UnwindJobs: []string{jobA}}); err != nil || len(res.Requeued) != 1 {
+				e.Fatalf("%+v, %v", res, err)
+			}
+		}
+		e.booked("w", store.EnqueueParams{MaxAttempts: 2})
+		lost()
+		e.orphan("w1")
+		lost()
+		r := e.orphan("w2")
+		lost()
+		if e.cancel(store.CancelParams{ID: r.ID}); r.Attempt != 3 {
+			e.Fatalf("cancelled at attempt %d, want one beyond its own", r.Attempt)
+		}
+		e.wantUnwind(r.ID, job.Unwind{From: 2, Cancelled: true}, job.Failure{Code: job.CodeCancelled})
+	}},
 	{"a cancel that undoes without a reason keeps the run's error", func(e *env) {
 		r := e.booked("w", store.EnqueueParams{})
 		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Retried, To: job.Ready, Error: &job.Failure{Message: "earlier"}})

@@ -115,6 +115,7 @@ func (v *outboxView) Claim(ctx context.Context, p store.StagedClaimParams) ([]st
 }
 
 func (v *outboxView) SettleStaged(ctx context.Context, batch []store.StagedSettleParams) ([]bool, error) {
+	batch = slices.Clone(batch)
 	return act(v.p, ctx, call{op: "outbox.Settle", what: fmt.Sprint(len(batch))},
 		func(context.Context) ([]bool, error) { return v.p.w.outbox.settle(batch), nil },
 		func(landed []bool) { v.p.w.book.relayed(batch, landed) })
@@ -124,6 +125,7 @@ func (v *outboxView) Release(ctx context.Context, refs []store.StagedRef) error 
 	if len(refs) == 0 {
 		return nil
 	}
+	refs = slices.Clone(refs)
 	_, err := act(v.p, ctx, call{op: "outbox.Release", what: fmt.Sprint(len(refs))}, func(context.Context) (struct{}, error) {
 		v.p.w.outbox.release(refs)
 		return struct{}{}, nil

@@ -12,7 +12,9 @@ import (
 )
 
 // view is a process's connection to the database: every operation waits for its
-// turn, meets its fate and is entered in the book.
+// turn, meets its fate and is entered in the book. What has reached the database
+// is done though its caller has given up and fills the batch anew: the view works
+// on a copy, as a database does on the bytes it was sent.
 type view struct {
 	store.Store // the database, or one with a planted bug
 	p           *process
@@ -43,6 +45,7 @@ func (v *view) labels(ids ...string) string {
 }
 
 func (v *view) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
+	batch = slices.Clone(batch)
 	v.p.w.book.name(batch)
 	return mutate(v, ctx, "Enqueue", v.entries(batch),
 		func(ctx context.Context) ([]store.EnqueueResult, error) { return v.Store.Enqueue(ctx, batch) },
@@ -50,6 +53,7 @@ func (v *view) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]stor
 }
 
 func (v *view) EnqueueIf(ctx context.Context, batch []store.EnqueueParams, accept func([]store.EnqueueResult) error) ([]store.EnqueueResult, error) {
+	batch = slices.Clone(batch)
 	v.p.w.book.name(batch)
 	return mutate(v, ctx, "EnqueueIf", v.entries(batch),
 		func(ctx context.Context) ([]store.EnqueueResult, error) { return v.Store.EnqueueIf(ctx, batch, accept) },
@@ -69,6 +73,7 @@ func (v *view) FindLive(ctx context.Context, name, tenant, key string) (string, 
 }
 
 func (v *view) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
+	p.Queues = slices.Clone(p.Queues)
 	var b strings.Builder
 	for _, q := range p.Queues {
 		fmt.Fprintf(&b, "%s:%d ", q.Queue, q.Limit)
@@ -79,6 +84,7 @@ func (v *view) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResul
 }
 
 func (v *view) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
+	batch = slices.Clone(batch)
 	var b strings.Builder
 	for i := range batch {
 		fmt.Fprintf(&b, "%s#%d:%s ", v.p.w.book.label(batch[i].Ref.RunID), batch[i].Ref.Claim, batch[i].Outcome)
@@ -103,6 +109,7 @@ func (v *view) Unwinds(ctx context.Context, ids []string) (map[string]job.Unwind
 }
 
 func (v *view) SaveSteps(ctx context.Context, batch []store.StepParams) ([]store.StepResult, error) {
+	batch = slices.Clone(batch)
 	var b strings.Builder
 	for i := range batch {
 		fmt.Fprintf(&b, "%s#%d/%s:%s ", v.p.w.book.label(batch[i].Ref.RunID), batch[i].Ref.Claim, batch[i].Name, batch[i].Status)
@@ -223,6 +230,7 @@ func (v *view) Delete(ctx context.Context, p store.DeleteParams) (job.Run, error
 }
 
 func (v *view) Publish(ctx context.Context, batch []store.EventParams) ([]store.EventResult, error) {
+	batch = slices.Clone(batch)
 	return mutate(v, ctx, "Publish", fmt.Sprint(len(batch)),
 		func(ctx context.Context) ([]store.EventResult, error) { return v.Store.Publish(ctx, batch) },
 		func([]store.EventResult) {
@@ -261,6 +269,7 @@ func (v *view) InvokeDepth(ctx context.Context, id string, most int) (int, error
 }
 
 func (v *view) SaveLogs(ctx context.Context, batch []store.LogParams) error {
+	batch = slices.Clone(batch)
 	ids := make([]string, len(batch))
 	for i := range batch {
 		ids[i] = v.labels(batch[i].Ref.RunID)

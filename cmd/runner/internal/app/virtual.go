@@ -47,6 +47,7 @@ type virtualStore struct {
 
 	mu      sync.Mutex // guards all below
 	running int
+	settles int // calls of Settle that have answered
 	jumps   int
 	wake    func(queue string)
 	idle    chan struct{} // closed once nothing will happen any more
@@ -76,6 +77,9 @@ func newVirtualStore(s store.Store, c *virtualClock) *virtualStore {
 
 // Claim claims, and moves the clock when there is nothing else to wait for.
 func (s *virtualStore) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
+	s.mu.Lock()
+	settles, quiet := s.settles, s.running == 0
+	s.mu.Unlock()
 	r, err := s.Store.Claim(ctx, p)
 	if err != nil {
 		return r, err
@@ -83,7 +87,9 @@ func (s *virtualStore) Claim(ctx context.Context, p store.ClaimParams) (store.Cl
 	s.mu.Lock()
 	s.running += len(r.Runs)
 	wake := s.wake
-	jump := s.running == 0 && !r.WorkerGone
+	// A claim beside a settle may have looked before it: what the settled run waits
+	// for is not in its answer. The settle asks for another claim.
+	jump := quiet && s.settles == settles && s.running == 0 && !r.WorkerGone
 	var event virtualEvent
 	published := false
 	if jump {
@@ -133,6 +139,7 @@ func (s *virtualStore) Settle(ctx context.Context, batch []store.SettleParams) (
 			s.running--
 		}
 	}
+	s.settles++
 	wake := s.wake
 	s.mu.Unlock()
 	if wake != nil {

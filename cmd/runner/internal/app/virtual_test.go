@@ -15,9 +15,13 @@ type scriptedStore struct {
 	store.Store
 	claims []store.ClaimResult
 	lease  time.Duration
+	during func() // happens while a claim looks
 }
 
 func (s *scriptedStore) Claim(context.Context, store.ClaimParams) (store.ClaimResult, error) {
+	if s.during != nil {
+		s.during()
+	}
 	if len(s.claims) == 0 {
 		return store.ClaimResult{}, nil
 	}
@@ -89,4 +93,40 @@ func TestVirtualTimeJumpsOnlyWhenNothingRuns(t *testing.T) {
 			t.Errorf("lease %v, %v: a jump would end it", inner.lease, err)
 		}
 	})
+}
+
+// A claim that looked before a settle and answers after it says nothing of what
+// the settled run waits for.
+func TestVirtualTimeIsNotOverForAClaimBesideASettle(t *testing.T) {
+	for name, next := range map[string]time.Time{"nothing is due": {}, "another run is due": time.Now().Add(72 * time.Hour)} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			clock := &virtualClock{}
+			inner := &scriptedStore{claims: []store.ClaimResult{{Runs: []job.Run{{ID: "a"}}}, {NextDue: next}}}
+			s := newVirtualStore(inner, clock)
+			wakes := 0
+			defer s.Wakes(func(string) { wakes++ })()
+			claim := func() {
+				t.Helper()
+				if _, err := s.Claim(t.Context(), store.ClaimParams{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			claim()
+			inner.during = func() {
+				if _, err := s.Settle(t.Context(), make([]store.SettleParams, 1)); err != nil {
+					t.Error(err)
+				}
+			}
+			claim()
+			select {
+			case <-s.idle:
+				t.Errorf("%s: over, and the settled run was never looked at", name)
+			default:
+			}
+			if got := clock.Now(); !got.Equal(start) || wakes != 1 {
+				t.Errorf("%s: the clock is at %v after %d wakes, want %v and the settle's", name, got, wakes, start)
+			}
+		})
+	}
 }

@@ -1,0 +1,44 @@
+package store
+
+import (
+	"time"
+)
+
+// Stats are counts by queue and job, and the age of the oldest due run.
+type Stats struct {
+	Now     time.Time
+	Queues  []QueueStats // ordered by name
+	Workers int          // with a lease that has not lapsed
+}
+
+// StatsBounds bound what Stats reads of each queue, so that no backlog makes it
+// dear. A count that reaches its bound means "at least so many".
+type StatsBounds struct {
+	Ready int64 // ready runs counted
+	Timed int64 // delayed and suspended runs counted, those due first
+	// Lanes is how many lanes, which are pairs of tenant and priority, are
+	// looked at for the oldest run of a queue that has more ready runs than are
+	// counted. With more lanes OldestDue is the oldest of what was looked at.
+	Lanes int64
+}
+
+// DefaultStatsBounds are those of every store.
+func DefaultStatsBounds() StatsBounds {
+	return StatsBounds{Ready: 100_000, Timed: 10_000, Lanes: 1000}
+}
+
+// QueueStats is one queue's. A run is in exactly one bucket: Ready counts ready
+// and due delayed or suspended runs, Delayed those with a future time. Ready,
+// Delayed and Suspended stop at the StatsBounds; the others are exact.
+type QueueStats struct {
+	Queue     string
+	Ready     int64
+	Delayed   int64
+	Running   int64
+	Suspended int64
+	Done      int64
+	Failed    int64
+	Dead      int64
+	Cancelled int64
+	OldestDue time.Time // zero when none is ready
+}

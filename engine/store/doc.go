@@ -21,5 +21,6 @@
 // an error: whoever holds the run now has the verdict.
 //
 // All methods are safe for concurrent use. Batches are atomic unless the
-// method says otherwise; an empty batch does nothing.
+// method says otherwise; an empty batch does nothing. What a method was passed is
+// not read any more once it has returned, so that a caller may fill a batch anew.
 package store

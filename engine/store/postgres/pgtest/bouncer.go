@@ -116,14 +116,12 @@ func bouncer(ctx context.Context) (string, error) {
 		}
 		return ""
 	}
-	if p := find(); p != "" {
-		return p, nil
-	}
-	if err := install(ctx, "pgbouncer", find); err != nil {
+	p, err := found(ctx, "pgbouncer", find)
+	if err != nil {
 		return "", fmt.Errorf("pgtest: PgBouncer is not installed: %w; install the package pgbouncer", err)
 	}
-	if p := find(); p != "" {
-		return p, nil
+	if p == "" {
+		return "", errors.New("pgtest: the package pgbouncer is installed, but not its program")
 	}
-	return "", errors.New("pgtest: the package pgbouncer is installed, but not its program")
+	return p, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -60,6 +61,22 @@ func TestServerComesBackFromACrash(t *testing.T) {
 	}
 	if err := s.Exec(t.Context(), "drop table kept"); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The server's user may not remove its folder from one that is not its own.
+func TestServerLeavesNothingInAFolderOfSomebodyElse(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	s, err := pgtest.Start(t.Context(), pgtest.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || slices.ContainsFunc(left, os.DirEntry.IsDir) {
+		t.Errorf("left are %v, %v", left, err)
 	}
 }
 

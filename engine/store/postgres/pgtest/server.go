@@ -147,7 +147,8 @@ func (s *Server) Stop() error {
 	}
 	err := s.hold.Close()
 	s.hold = nil
-	return errors.Join(err, s.guard.Wait())
+	// The folder is empty now, and where it is the server's user may not write.
+	return errors.Join(err, s.guard.Wait(), os.RemoveAll(s.dir))
 }
 
 // URL is that of the server's own database, for a superuser.
@@ -240,7 +241,7 @@ func (s *Server) startGuard(cred *credential) error {
 		return err
 	}
 	defer r.Close()
-	cmd := exec.Command("/bin/sh", "-c", `read -r _; "$1/pg_ctl" -D "$2/data" -m immediate -w stop >/dev/null 2>&1; cd /; rm -rf "$2"`, "pgtest", s.bin, s.dir)
+	cmd := exec.Command("/bin/sh", "-c", `read -r _; "$1/pg_ctl" -D "$2/data" -m immediate -w -t "$3" stop >/dev/null 2>&1; rm -rf "$2" 2>/dev/null; [ ! -e "$2/data" ]`, "pgtest", s.bin, s.dir, patience)
 	cmd.Dir = "/"
 	cmd.Stdin = r
 	detach(cmd)

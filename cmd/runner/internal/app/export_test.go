@@ -16,3 +16,9 @@ func (s *Server) Store() store.Store { return s.store }
 
 // Tidy is what happens once a day.
 func (s *Server) Tidy(ctx context.Context, now time.Time) { s.tidy(ctx, now) }
+
+// Untidy has it happen no more by itself; what was under way is over.
+func (s *Server) Untidy() {
+	s.stopTidying()
+	s.background.Wait()
+}

@@ -140,19 +140,24 @@ func get(t *testing.T, s *app.Server, path string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// ready is what /readyz answers. A look at the database that takes two seconds is
+// no answer.
+func ready(t *testing.T, s *app.Server) (status int, body string) {
+	t.Helper()
+	for {
+		if status, body = get(t, s, "/readyz"); !strings.Contains(body, "the database does not answer") {
+			return status, body
+		}
+	}
+}
+
 func TestServerWorksReportsAndLeavesNothingRunning(t *testing.T) {
 	s, dir, log := serve(t)
 	if err := runOne(t, s, `{}`); err != nil {
 		t.Fatal(err)
 	}
-	for { // a look at the database that takes two seconds is no answer
-		status, body := get(t, s, "/readyz")
-		if status == http.StatusOK {
-			break
-		}
-		if !strings.Contains(body, "the database does not answer") {
-			t.Fatalf("ready: %d %s", status, body)
-		}
+	if status, body := ready(t, s); status != http.StatusOK {
+		t.Fatalf("ready: %d %s", status, body)
 	}
 	if _, body := get(t, s, "/metrics"); !strings.Contains(body, `runner_steps_total{result="run"} 5`) || !strings.Contains(body, "runner_host_modules 1") {
 		t.Errorf("metrics lack the steps or the instances:\n%s", body)
@@ -160,7 +165,7 @@ func TestServerWorksReportsAndLeavesNothingRunning(t *testing.T) {
 	if err := s.Engine().Stop(); err != nil {
 		t.Fatal(err)
 	}
-	if status, body := get(t, s, "/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no lease") {
+	if status, body := ready(t, s); status != http.StatusServiceUnavailable || !strings.Contains(body, "no lease") {
 		t.Errorf("ready without a lease: %d %s", status, body)
 	}
 	if err := s.Drain(context.Background()); err != nil {

@@ -117,6 +117,8 @@ func (w *Worker) shut(only *lifetime, b bounds) {
 func (w *Worker) tearDown(l *lifetime) {
 	defer close(l.done)
 	l.endAccepting()
+	// Whoever reads this may rely on it: nothing that is enqueued now begins here.
+	w.cfg.Logger.Info("jobs.worker.draining", slog.Int("runs", len(w.unsettled())))
 
 	if !w.awaitQuiet(l, func(b bounds) time.Time { return b.abort }) {
 		w.abortAll()

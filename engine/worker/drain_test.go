@@ -40,6 +40,7 @@ func TestADrainLetsAnAttemptFinish(t *testing.T) {
 		if took := time.Since(began); took > 6*time.Second {
 			t.Errorf("the drain took %v", took)
 		}
+		r.logged("jobs.worker.draining", 1)
 		r.logged("jobs.worker.drain-signalled", 0)
 	})
 }

@@ -310,11 +310,11 @@ func refusal(err error) (code string, flaws []string) {
 	message, fix := err.Error(), "none"
 	switch {
 	case errors.As(err, &pg):
-		message = "the words are the server's"
-		if pg.Code[:2] != "22" && pg.Code != "54001" { // of bad data, and of too much nesting
-			flaws = append(flaws, "SQLSTATE "+pg.Code)
+		m := bySQLFunction.FindStringSubmatch(pg.Message)
+		if m == nil || pg.Code != "22023" {
+			return "", []string{fmt.Sprintf("the server says %.200s (SQLSTATE %s)", pg.Message, pg.Code)}
 		}
-		code = "the server's"
+		code, message, fix = m[1], m[2], pg.Hint
 	case errors.As(err, &refused):
 		code, message, fix = refused.Failure.Code, refused.Failure.Message, refused.Failure.Fix
 	case errors.As(err, &violation):
@@ -331,7 +331,7 @@ func refusal(err error) (code string, flaws []string) {
 			}
 		}
 	}
-	if code != "the server's" && !strings.HasPrefix(code, "X_") {
+	if !strings.HasPrefix(code, "X_") {
 		flaws = append(flaws, fmt.Sprintf("its code is %q", code))
 	}
 	if fix == "" {
@@ -340,15 +340,18 @@ func refusal(err error) (code string, flaws []string) {
 	if len(message) > 1<<10 {
 		flaws = append(flaws, fmt.Sprintf("it has %d bytes", len(message)))
 	}
-	if strings.ContainsFunc(message, func(r rune) bool { return r < ' ' || r == 0x7f || r == utf8.RuneError }) {
+	if !utf8.ValidString(message) || strings.ContainsFunc(message, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		flaws = append(flaws, fmt.Sprintf("it is no line of text: %q", message[:min(len(message), 200)]))
 	}
 	return code, flaws
 }
 
-// syntax are the codes of doors whose language has bounds of its own, and of what
-// these refuse before the queue is asked.
-var syntax = map[string]bool{wire.CodeRequestInvalid: true, wire.CodeLimitExceeded: true, abi.CodeABIViolation: true, "the server's": true}
+// bySQLFunction is the message with which a function of SQL refuses.
+var bySQLFunction = regexp.MustCompile(`^(X_[A-Z_]+): (.+)$`)
+
+// syntax are the codes of a door whose language has bounds of its own, and of what
+// it refuses before the queue is asked: a handler's.
+var syntax = map[string]bool{wire.CodeRequestInvalid: true, wire.CodeLimitExceeded: true, abi.CodeABIViolation: true}
 
 // Whatever is asked for through any door is refused by all of them, with one code,
 // or kept exactly by all of them, on either store. (E1, DP2)

@@ -33,32 +33,32 @@ type PublishParams struct {
 // Event is what p asks for with its defaults written out, but for an ID that is
 // not said. Errors: X_INVALID. Whether the ID is one is for others to check.
 func (p PublishParams) Event() (EventParams, error) {
-	invalid := func(format string, args ...any) (EventParams, error) {
-		return EventParams{}, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	invalid := func(fix, format string, args ...any) (EventParams, error) {
+		return EventParams{}, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...), Fix: fix}
 	}
 	if _, err := wire.Name(abi.FuncPublish, []byte(p.Topic)); err != nil {
-		return invalid("the topic %q is none: it has 1 to %d bytes of UTF-8, without control characters", head(p.Topic), abi.MaxName)
+		return invalid(fmt.Sprintf("say 1 to %d bytes of UTF-8, without control characters", abi.MaxName), "the topic %q is none", head(p.Topic))
 	}
 	if _, err := wire.Key(abi.FuncPublish, []byte(p.Key)); err != nil {
-		return invalid("the key %q is none: it has at most %d bytes of UTF-8, without control characters", head(p.Key), abi.MaxName)
+		return invalid(fmt.Sprintf("say at most %d bytes of UTF-8, without control characters", abi.MaxName), "the key %q is none", head(p.Key))
 	}
 	if len(p.Payload) == 0 {
 		p.Payload = []byte("null")
 	}
 	if err := wire.CheckJSON(p.Payload, abi.MaxInput); err != nil {
-		return invalid("the payload for %q is refused: %v", p.Topic, err)
+		return invalid("send one JSON value in UTF-8, with each key once and control characters escaped", "the payload for %q is refused: %v", head(p.Topic), err)
 	}
 	if p.Keep == 0 {
 		p.Keep = job.DefaultEventKeep
 	}
 	if p.Keep < time.Millisecond || p.Keep > MaxEventKeep {
-		return invalid("an event cannot be kept for %v; 1ms to ten years it can", p.Keep)
+		return invalid("say 1ms to ten years", "an event cannot be kept for %v", p.Keep)
 	}
-	if !job.IsText(p.Tenant, job.MaxTenant) {
-		return invalid("the tenant %q is not UTF-8 without NUL of at most %d bytes", head(p.Tenant), job.MaxTenant)
+	if err := job.CheckText(job.CodeInvalid, "tenant", p.Tenant, job.MaxTenant); err != nil {
+		return EventParams{}, err
 	}
-	if !job.IsText(p.By, job.MaxTenant) {
-		return invalid("who publishes is no text of at most %d bytes", job.MaxTenant)
+	if err := job.CheckText(job.CodeInvalid, "name of who publishes", p.By, job.MaxTenant); err != nil {
+		return EventParams{}, err
 	}
 	return EventParams{ID: p.ID, Topic: p.Topic, Key: p.Key, Tenant: p.Tenant, Payload: p.Payload, Keep: p.Keep, By: p.By}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -96,8 +97,17 @@ func plain(err error) string {
 	return err.Error()
 }
 
+// stateRefusal is the SQLSTATE with which the functions of the schema refuse, with a
+// code of ours: invalid_parameter_value.
+const stateRefusal = "22023"
+
 // fromServer gives an error of the server its code and says what to do.
 func (s *Store) fromServer(pg *pgconn.PgError) error {
+	if pg.Code == stateRefusal {
+		if refused := sqltext.Refused(pg.Message, pg.Hint, pg); refused != nil {
+			return refused
+		}
+	}
 	e := &abi.Error{Err: pg}
 	say := func(code, fix, format string, args ...any) {
 		e.Code, e.Fix, e.Message = code, fix, fmt.Sprintf(format, args...)

@@ -321,7 +321,7 @@ func TestRolesHaveTheLeastPrivilege(t *testing.T) {
 		}
 		for _, sql := range []string{
 			"SELECT * FROM {schema}.publishing", "INSERT INTO {schema}.events (id, topic, key, payload, published_by, published_at, expires_at) VALUES (gen_random_uuid(), 't', '', '', '', now(), now())",
-			"SELECT {schema}.add_event(gen_random_uuid(), 't', '', '', '1', 'x', 1)", "SELECT {schema}.event_problem('t', '1', '', '', NULL, '')",
+			"SELECT {schema}.add_event(gen_random_uuid(), 't', '', '', '1', 'x', 1)", "SELECT {schema}.queue_event_refusal('t', '1', '', '', NULL, '')",
 			"UPDATE {schema}.waiting SET topic = NULL", "UPDATE {schema}.steps SET output = '1'", "DELETE FROM {schema}.events",
 		} {
 			if _, err := c.Exec(ctx, cfg.dialect().fill(sql)); sqlState(err) != "42501" {

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -38,7 +39,7 @@ func loadMigrations() []string {
 		if err != nil {
 			panic(err)
 		}
-		out = append(out, string(text))
+		out = append(out, sqltext.Migration(string(text), "outbox"))
 	}
 	return out
 }

@@ -174,29 +174,34 @@ func TestInputIsUTF8WhateverTheEncoding(t *testing.T) {
 func TestEnqueueRefusesMistakesOfItsCaller(t *testing.T) {
 	cfg := installed(t)
 	a := session(t, cfg)
-	for _, c := range []struct{ args, says string }{
-		{`NULL`, "a job must be named"},
-		{`''`, "a job must be named"},
-		{`repeat('j', 256)`, "at most 255 bytes"},
-		{`'j', '{"a":'`, "invalid input syntax for type json"},
-		{`'j', ''`, "invalid input syntax for type json"},
-		{`'j', to_json(repeat('x', 1048575))`, "the input has 1048577 bytes"},
-		{`'j', key => repeat('é', 257)`, "an idempotency key has at most 512 bytes"},
-		{`'j', tenant => repeat('t', 256)`, "a tenant has at most 255 bytes"},
-		{`'j', run_at => now(), delay => '1s'`, "say one of them"},
-		{`'j', run_at => 'infinity'`, "no instant"},
-		{`'j', run_at => '-infinity'`, "no instant"},
-		{`'j', delay => '-1s'`, "between nothing and ten years"},
-		{`'j', delay => '11 years'`, "between nothing and ten years"},
-		{`'j', priority => 101`, "between -100 and 100"},
-		{`'j', max_attempts => 0`, "at least one attempt"},
-		{`'j', on_conflict => 'error'`, "is 'dedupe' or 'reject'"},
-		{`'j', enqueued_by => repeat('x', 256)`, "enqueued_by has at most"},
-		{`'j', traceparent => repeat('x', 256)`, "a traceparent has 55 bytes"},
+	for _, c := range []struct{ args, says, fix string }{
+		{`NULL`, "X_JOB_UNKNOWN: a job must be named", "jobs.toml declares"},
+		{`''`, "X_JOB_UNKNOWN: a job must be named", "jobs.toml declares"},
+		{`repeat('j', 256)`, "X_JOB_UNKNOWN: the name of the job has 256 bytes", "at most 255"},
+		{`'j', '{"a":'`, "X_JOB_INPUT_INVALID: the input is refused: it is no JSON", "with each key once"},
+		{`'j', ''`, "X_JOB_INPUT_INVALID: the input is refused: it is no JSON", "one JSON value"},
+		{`'j', repeat('[', 1000000)`, "X_JOB_INPUT_INVALID: the input is refused: nested deeper than 1000", "one JSON value"},
+		{`'j', to_json(repeat('x', 1048575))`, "X_JOB_INPUT_INVALID: the input has 1048577 bytes", "send less"},
+		{`'j', key => repeat('é', 257)`, "X_JOB_KEY_INVALID: the idempotency key has 514 bytes", "at most 512"},
+		{`'j', tenant => repeat('t', 256)`, "X_JOB_KEY_INVALID: the tenant has 256 bytes", "at most 255"},
+		{`'j', run_at => now(), delay => '1s'`, "X_INVALID: a delay and an instant are given", "say one of them"},
+		{`'j', run_at => 'infinity'`, "X_INVALID: a run cannot be due at that instant", "before 9000"},
+		{`'j', run_at => '-infinity'`, "X_INVALID: a run cannot be due at that instant", "from 1970"},
+		{`'j', delay => '-1s'`, "X_INVALID: a delay lies in the past", "leave it out"},
+		{`'j', delay => '11 years'`, "X_INVALID: a delay is longer than ten years", "3650 days"},
+		{`'j', delay => '10 years'`, "X_INVALID: a delay is longer than ten years", "3650 days"},
+		{`'j', delay => '178000000 years'`, "X_INVALID: a delay is longer than ten years", "3650 days"},
+		{`'j', delay => '-178000000 years'`, "X_INVALID: a delay lies in the past", "leave it out"},
+		{`'j', priority => 101`, "X_INVALID: a priority of 101 is outside", "-100 to 100"},
+		{`'j', max_attempts => 0`, "X_INVALID: 0 attempts cannot be made", "from 1 to"},
+		{`'j', max_attempts => 10001`, "X_INVALID: 10001 attempts cannot be made", "from 1 to"},
+		{`'j', on_conflict => 'error'`, "X_INVALID: on_conflict says nothing", "dedupe or reject"},
+		{`'j', enqueued_by => repeat('x', 256)`, "X_INVALID: the text of enqueued_by has 256", "at most 255"},
+		{`'j', traceparent => repeat('x', 256)`, "X_INVALID: the traceparent has 256", "55"},
 	} {
 		_, err := a.Exec(t.Context(), a.sql("SELECT {schema}.enqueue("+c.args+")"))
 		var pg *pgconn.PgError
-		if !errors.As(err, &pg) || !strings.Contains(pg.Message, c.says) || !strings.HasPrefix(pg.Code, "22") {
+		if !errors.As(err, &pg) || !strings.HasPrefix(pg.Message, c.says) || pg.Hint == "" || !strings.Contains(pg.Hint, c.fix) || pg.Code != stateRefusal {
 			t.Errorf("enqueue(%s): %v, want %q", c.args, err, c.says)
 		}
 	}
@@ -208,15 +213,20 @@ func TestEnqueueRefusesMistakesOfItsCaller(t *testing.T) {
 // The bounds that the function knows by heart are those of the packages that own
 // them.
 func TestBoundsOfTheFunctionAreThoseOfTheEngine(t *testing.T) {
-	text := migrations[0]
+	text := migrations[latest-1]
 	for _, bound := range []string{
 		fmt.Sprintf("octet_length(job) > %d ", abi.MaxName),
-		fmt.Sprintf("octet_length(bytes) > %d ", abi.MaxInput),
+		fmt.Sprintf("size > %d ", abi.MaxInput),
+		fmt.Sprintf("max(depth) FROM nested) > %d ", abi.MaxJSONDepth),
 		fmt.Sprintf("octet_length(key) > %d ", job.MaxKey),
 		fmt.Sprintf("octet_length(tenant) > %d ", job.MaxTenant),
-		fmt.Sprintf("delay_ms NOT BETWEEN 0 AND %d ", abi.MaxSleep.Milliseconds()),
-		fmt.Sprintf("priority NOT BETWEEN %d AND %d ", job.MinPriority, job.MaxPriority),
+		fmt.Sprintf("delay_ms > %d ", abi.MaxSleep.Milliseconds()),
+		fmt.Sprintf("priority NOT BETWEEN %d AND %d\n", job.MinPriority, job.MaxPriority),
+		fmt.Sprintf("max_attempts NOT BETWEEN 1 AND %d\n", job.MostAttempts),
 		fmt.Sprintf("octet_length(enqueued_by) > %d ", job.MaxTenant),
+		fmt.Sprintf("octet_length(traceparent) > %d ", job.MaxTraceparent),
+		fmt.Sprintf("octet_length(topic) NOT BETWEEN 1 AND %d ", abi.MaxName),
+		fmt.Sprintf("NOT BETWEEN 0.001 AND %d ", int(store.MaxEventKeep.Seconds())),
 	} {
 		if !strings.Contains(text, bound) {
 			t.Errorf("the function does not say %q", bound)

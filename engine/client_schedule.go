@@ -116,9 +116,14 @@ func (c *Client) PauseSchedule(ctx context.Context, name string) (store.Schedule
 }
 
 // ResumeSchedule ends a pause; what was missed meanwhile is the catch-up policy's.
-// Errors: X_SCHEDULE_NOT_FOUND for one that was never paused, nor led.
+// Errors: X_SCHEDULE_NOT_FOUND for one that neither the manifest nor the database
+// knows.
 func (c *Client) ResumeSchedule(ctx context.Context, name string) (store.Schedule, error) {
-	return c.store.ResumeSchedule(ctx, store.ScheduleParams{Name: name, By: queue.Actor(ctx)})
+	s, err := c.store.ResumeSchedule(ctx, store.ScheduleParams{Name: name, By: queue.Actor(ctx)})
+	if abi.CodeOf(err) == job.CodeScheduleNotFound && c.queue.Manifest().Schedules[name] != nil {
+		return store.Schedule{Name: name}, nil // nobody ever paused it, and none has led it yet
+	}
+	return s, err
 }
 
 // ForgetSchedule deletes what is known of a schedule that nothing declares any

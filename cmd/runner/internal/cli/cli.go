@@ -18,6 +18,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -49,6 +50,7 @@ type env struct {
 	started  bool // a command's own code has begun: what fails from now on is no usage error
 	json     bool // refusals are JSON too
 	command  string
+	cmd      *cobra.Command // the one that runs
 }
 
 // Main runs the command line and answers the process's exit code. It prints
@@ -65,7 +67,7 @@ func Main(p Params) int {
 	code := exitOK
 	if err := safely(func() error { return root.ExecuteContext(context.Background()) }); err != nil {
 		if !e.started {
-			err = usage(err)
+			err = e.usage(err)
 		}
 		code = e.fail(err)
 	}
@@ -147,18 +149,59 @@ Without a database URL everything is kept, durably, in one SQLite file.`,
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		e.command = cmd.CommandPath()
-		return err
+		e.json = e.json || slices.Contains(e.Args, "--json") // which may stand behind what was not understood
+		return flagError(err)
 	})
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetHelpTemplate(helpTemplate)
 	root.SetUsageTemplate(usageTemplate)
 	root.AddGroup(&cobra.Group{ID: groupWork, Title: "Work:"}, &cobra.Group{ID: groupOperate, Title: "Operate:"}, &cobra.Group{ID: groupTools, Title: "Tools:"})
-	root.SetHelpCommandGroupID(groupTools)
+	root.SetHelpCommand(newHelp(e, root))
 	root.SetCompletionCommandGroupID(groupTools)
 	for _, c := range commands(e) {
 		root.AddCommand(c)
 	}
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args = nil // or it would say so in words of its own
+			e.group(c)
+		}
+	}
+	e.checkArguments(root)
 	return root
+}
+
+// newHelp is help, which refuses a command that there is not.
+func newHelp(e *env, root *cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "help [COMMAND]…",
+		Short:   "Show the help of a command",
+		Long:    "Show what a command is for, its flags and examples: as COMMAND --help does.",
+		Example: "  runner help jobs ls",
+		GroupID: groupTools,
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			at, _, err := root.Find(args)
+			if err == nil {
+				for _, c := range at.Commands() {
+					names = append(names, c.Name()+"\t"+c.Short)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		e.command = cmd.CommandPath()
+		at, rest, err := root.Find(args)
+		if err != nil || len(rest) > 0 {
+			if at == nil {
+				at, rest = root, args
+			}
+			return noCommand(at, rest[0])
+		}
+		return at.Help()
+	}
+	return cmd
 }
 
 // group makes cmd a command that only has others. One that does not exist is an
@@ -200,7 +243,7 @@ const interruptPatience = 2 * time.Second
 func (e *env) run(fn func(ctx context.Context, cmd *cobra.Command, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		e.started = true
-		e.command = cmd.CommandPath()
+		e.cmd, e.command = cmd, cmd.CommandPath()
 		if err := checkFlags(cmd); err != nil {
 			return err
 		}

@@ -25,6 +25,7 @@ var traceparent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-
 type enqueueFlags struct {
 	input, lines string
 	key, tenant  string
+	by           string
 	runAt        string
 	delay        time.Duration
 	priority     int
@@ -74,6 +75,7 @@ most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not
 	fl.IntVar(&f.priority, "priority", 0, "lower runs first, -100 to 100 (default the job's)")
 	fl.IntVar(&f.attempts, "attempts", 0, "attempts in all (default the job's)")
 	fl.StringVar(&f.conflict, "on-conflict", "dedupe", "when a live run holds the key: dedupe or error")
+	byFlag(cmd, &f.by, "cli", byOfRun)
 	fl.BoolVar(&f.wait, "wait", false, "follow the run to its end")
 	durationVar(fl, &f.timeout, "timeout", 0, "with --wait: give up watching after this long; the run goes on")
 	cmd.MarkFlagsMutuallyExclusive("input", "input-lines")
@@ -102,7 +104,7 @@ most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not
 
 // request is what the flags ask for, without the input.
 func (f *enqueueFlags) request(cmd *cobra.Command, jobName string) (engine.Request, error) {
-	r := engine.Request{Job: jobName, Key: f.key, Tenant: f.tenant, Delay: f.delay, MaxAttempts: f.attempts, EnqueuedBy: "cli"}
+	r := engine.Request{Job: jobName, Key: f.key, Tenant: f.tenant, Delay: f.delay, MaxAttempts: f.attempts, EnqueuedBy: f.by}
 	switch f.conflict {
 	case "dedupe":
 	case "error":
@@ -146,7 +148,7 @@ func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine
 		return printJSON(e.Stdout, enqueuedView{ID: res.ID, Deduped: res.Deduped, State: res.State})
 	}
 	if res.Deduped {
-		_, _ = fmt.Fprintf(e.Stderr, "a live run holds the key already; nothing was enqueued\n")
+		e.note("a live run holds the key already; nothing was enqueued")
 	}
 	_, err = fmt.Fprintln(e.Stdout, res.ID)
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,12 @@ type eventView struct {
 	ExpiresAt   time.Time       `json:"expires_at,omitzero"`
 }
 
+// eventsPage is a page of events as JSON.
+type eventsPage struct {
+	Events []eventView `json:"events"`
+	Next   int64       `json:"next,omitempty"` // what --before of the next page is
+}
+
 // publishedView is the answer to a publish.
 type publishedView struct {
 	ID      string `json:"id"`
@@ -76,7 +83,7 @@ With --id, publishing again after an answer that was lost publishes nothing.`,
 	f.StringVar(&data, "data", "", "the payload: JSON, @FILE, or - for stdin (default null)")
 	f.StringVar(&ev.ID, "id", "", "the event's id, a UUID; one that was published before publishes nothing")
 	durationVar(f, &ev.Keep, "keep", job.DefaultEventKeep, "how long it is kept, as in 1h or 30d")
-	f.StringVar(&ev.By, "by", "cli", "who publishes, for the record")
+	f.StringVar(&ev.By, "by", "cli", "who publishes, for the event's record")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) (err error) {
 		ev.Topic = args[0]
 		if ev.Payload, err = e.readInput(data); err != nil {
@@ -91,13 +98,10 @@ With --id, publishing again after an answer that was lost publishes nothing.`,
 				return printJSON(e.Stdout, publishedView{ID: p.ID, Seq: p.Seq, Woken: p.Woken, Deduped: p.Deduped})
 			}
 			_, _ = fmt.Fprintln(e.Stdout, p.ID)
-			switch {
-			case p.Deduped:
-				_, _ = fmt.Fprintln(e.Stderr, "it was published already")
-			case p.Woken == 1:
-				_, _ = fmt.Fprintln(e.Stderr, "1 run waited for it")
-			default:
-				_, _ = fmt.Fprintf(e.Stderr, "%d runs waited for it\n", p.Woken)
+			if p.Deduped {
+				e.note("it was published already")
+			} else {
+				e.note("%s waited for it", count(p.Woken, "run"))
 			}
 			return nil
 		})
@@ -126,11 +130,15 @@ number of a page gives the next.`,
 	f.StringVar(&p.Tenant, "tenant", "", "only events of this tenant")
 	f.Int64Var(&p.Before, "before", 0, "only events older than the one of this number")
 	f.IntVar(&p.Limit, "limit", 100, "events to list, at most 1000")
-	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+	cmd.RunE = e.run(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {
 			events, err := o.client.Events(ctx, p)
 			if err != nil {
 				return err
+			}
+			var next int64
+			if len(events) == p.Limit && len(events) > 0 {
+				next = events[len(events)-1].Seq
 			}
 			if e.json {
 				views := make([]eventView, 0, len(events))
@@ -140,7 +148,7 @@ number of a page gives the next.`,
 						PublishedAt: ev.PublishedAt, ExpiresAt: ev.ExpiresAt,
 					})
 				}
-				return printJSON(e.Stdout, map[string]any{"events": views})
+				return printJSON(e.Stdout, eventsPage{Events: views, Next: next})
 			}
 			now, err := o.store.Now(ctx)
 			if err != nil {
@@ -148,11 +156,11 @@ number of a page gives the next.`,
 			}
 			t := table{head: []string{"NUMBER", "TOPIC", "KEY", "TENANT", "AGE", "EXPIRES", "BY", "DATA"}}
 			for _, ev := range events {
-				t.row(fmt.Sprint(ev.Seq), ev.Topic, ev.Key, ev.Tenant, ago(now, ev.PublishedAt), ago(now, ev.ExpiresAt), ev.By, cut(string(redact(ev.Payload))))
+				t.row(strconv.FormatInt(ev.Seq, 10), ev.Topic, ev.Key, ev.Tenant, ago(now, ev.PublishedAt), ago(now, ev.ExpiresAt), ev.By, cut(string(redact(ev.Payload))))
 			}
 			t.print(e.Stdout, e.out, func(_ int, text string) string { return text })
-			if len(events) == p.Limit && len(events) > 0 {
-				_, _ = fmt.Fprintf(e.Stderr, "more: runner events ls --before %d\n", events[len(events)-1].Seq)
+			if next > 0 {
+				e.noteMore(cmd, strconv.FormatInt(next, 10))
 			}
 			return nil
 		})

@@ -47,16 +47,16 @@ func (x *exit) Error() string {
 func (x *exit) Unwrap() error { return x.err }
 
 // usage is an error in how the command was written.
-func usage(err error) error {
+func (e *env) usage(err error) error {
 	var coded *abi.Error
-	if !errors.As(err, &coded) {
-		err = &abi.Error{Code: codeUsage, Message: strings.TrimSpace(err.Error()), Fix: "see --help of the command"}
+	if err = flagError(err); !errors.As(err, &coded) {
+		return usagef("see "+e.command+" --help", "%s", strings.TrimSpace(err.Error()))
 	}
 	return &exit{code: exitCannot, err: err}
 }
 
 func usagef(fix, format string, args ...any) error {
-	return usage(&abi.Error{Code: codeUsage, Message: fmt.Sprintf(format, args...), Fix: fix})
+	return &exit{code: exitCannot, err: &abi.Error{Code: codeUsage, Message: fmt.Sprintf(format, args...), Fix: fix}}
 }
 
 // cannot are the codes that say the command was not carried out, whatever it
@@ -75,6 +75,7 @@ var cannot = map[string]bool{
 	job.CodeDatabaseSchema:      true,
 	job.CodeDatabaseUnavailable: true,
 	job.CodeInternal:            true,
+	job.CodePageInvalid:         true,
 	app.CodeDatabaseURL:         true,
 	app.CodeListen:              true,
 	manifest.CodeFile:           true,

@@ -37,7 +37,7 @@ func (e *env) follow(ctx context.Context, o opened, id string, timeout time.Dura
 		return err
 	}
 	if e.json {
-		if err := printJSON(e.Stdout, viewRun(run, whole)); err != nil {
+		if err := printJSON(e.Stdout, e.viewRun(run, whole)); err != nil {
 			return err
 		}
 	} else if run.State == job.Done {

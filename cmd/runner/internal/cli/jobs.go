@@ -68,12 +68,16 @@ runner jobs retry runs them again, one by id or all that a filter names.`,
 			if err != nil {
 				return err
 			}
+			next := ""
+			if len(runs) == p.Limit && len(runs) > 0 {
+				next = runs[len(runs)-1].ID
+			}
 			if e.json {
-				views := make([]runView, 0, len(runs))
+				page := runsPage{Runs: make([]runView, 0, len(runs)), Next: next}
 				for _, r := range runs {
-					views = append(views, viewRun(r, redact))
+					page.Runs = append(page.Runs, e.viewRun(r, redact))
 				}
-				return printJSON(e.Stdout, map[string]any{"runs": views})
+				return printJSON(e.Stdout, page)
 			}
 			now, err := o.store.Now(ctx)
 			if err != nil {
@@ -89,11 +93,9 @@ runner jobs retry runs them again, one by id or all that a filter names.`,
 				}
 				return text
 			})
-			if len(runs) == p.Limit && len(runs) > 0 {
-				_, _ = fmt.Fprintf(e.Stderr, "more: runner jobs ls --before %s\n", runs[len(runs)-1].ID)
-			}
+			e.noteMore(cmd, next)
 			if p.State == job.Dead && len(runs) > 0 {
-				_, _ = fmt.Fprintf(e.Stderr, "run one again: %s\n", retryCommand(runs[0]))
+				e.note("run one again: %s", elsewhere(cmd, retryCommand(runs[0])))
 			}
 			return nil
 		})
@@ -106,6 +108,9 @@ runner jobs retry runs them again, one by id or all that a filter names.`,
 func dueOf(now time.Time, r job.Run) string {
 	if r.State != job.Delayed && r.State != job.Suspended || forChildren(r) {
 		return ""
+	}
+	if !r.RunAt.After(now) {
+		return ago(now, r.RunAt) + " ago" // nothing looks after it: no worker, or a pause
 	}
 	return ago(now, r.RunAt)
 }
@@ -122,6 +127,9 @@ func noteOf(r job.Run) string {
 	}
 	if r.Progress.Note != "" && r.State.Live() {
 		return r.Progress.Note
+	}
+	if r.Key == r.ID {
+		return "" // a key of its own, as {run.id} makes it, says nothing
 	}
 	return r.Key
 }
@@ -142,9 +150,9 @@ func newJobsShow(e *env) *cobra.Command {
 		Use:   "show ID…",
 		Short: "Show a run with its attempts, steps and errors",
 		Long: `Show everything that is known of a run: what it is, and what happened to it in
-order: attempts, steps with their recorded outputs, sleeps, errors and what was
-logged. With several ids they are shown one after the other, with --json as one document
-each.
+order: attempts, steps with their recorded outputs, sleeps, waits, errors, what was
+logged and what operators did; then the runs that it started. With several ids they are
+shown one after the other, with --json as one document each.
 
 ID may be the beginning of an id, if no other run's begins so. Values of keys that
 look secret (password, token, secret and their like) are hidden, and so is what is
@@ -178,7 +186,12 @@ nested deeper than 8 levels.`,
 
 func (e *env) printHistory(h history, show func([]byte) json.RawMessage) error {
 	if e.json {
-		return printJSON(e.Stdout, viewHistory(h, show))
+		v := viewHistory(h, show)
+		v.runView = e.viewRun(h.run, show)
+		for i, r := range h.children {
+			v.Children[i] = e.viewRun(r, show)
+		}
+		return printJSON(e.Stdout, v)
 	}
 	printTimeline(e.Stdout, e.out, h, show)
 	return nil
@@ -203,7 +216,13 @@ func readHistory(ctx context.Context, s store.Store, id string) (history, error)
 	if h.log, err = s.ListLogs(ctx, store.ListLogsParams{Run: id}); err != nil {
 		return history{}, err
 	}
-	h.audit, err = s.Audit(ctx, store.AuditParams{Kind: store.AuditRun, Subject: id})
+	if h.audit, err = s.Audit(ctx, store.AuditParams{Kind: store.AuditRun, Subject: id}); err != nil {
+		return history{}, err
+	}
+	h.children, err = s.List(ctx, store.ListParams{Parent: id, Limit: shownChildren + 1})
+	if h.more = len(h.children) > shownChildren; h.more {
+		h.children = h.children[:shownChildren]
+	}
 	return h, err
 }
 

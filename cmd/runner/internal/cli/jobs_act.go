@@ -115,7 +115,7 @@ A dead run (a dead letter) is repaired so: correct what made it fail, then retry
 
 func (e *env) printActed(run job.Run, what string) error {
 	if e.json {
-		return printJSON(e.Stdout, viewRun(run, redact))
+		return printJSON(e.Stdout, e.viewRun(run, redact))
 	}
 	_, err := fmt.Fprintf(e.Stdout, "run %s (%s) is %s\n", run.ID, cell(run.Job), what)
 	return err

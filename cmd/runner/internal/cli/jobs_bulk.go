@@ -31,7 +31,7 @@ func (e *env) actFlags(cmd *cobra.Command, verb engine.BulkVerb) *act {
 	flags := cmd.Flags()
 	flags.IntVar(&a.bulk.Limit, "limit", engine.MaxBulk, "with a filter: runs to act on, oldest first")
 	flags.BoolVar(&a.bulk.DryRun, "dry-run", false, "with a filter: print the runs it is about and act on none")
-	flags.StringVar(&a.by, "by", "", "who does it, for the audit (default: the name of the user)")
+	byFlag(cmd, &a.by, "", byOfAct)
 	cmd.ValidArgsFunction = e.completeRuns
 	cmd.RunE = e.run(a.run)
 	return a
@@ -80,7 +80,7 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 
 // bulkView is what a bulk operation did, as JSON.
 type bulkView struct {
-	Runs      []string `json:"runs"`
+	IDs       []string `json:"ids"`
 	Undoing   []string `json:"undoing,omitempty"` // of them
 	Blocked   int      `json:"blocked"`
 	Remaining int      `json:"remaining"`
@@ -105,7 +105,7 @@ func (a *act) print(res engine.BulkResult) error {
 		if res.Moved == nil {
 			res.Moved = []string{}
 		}
-		return printJSON(e.Stdout, bulkView{Runs: res.Moved, Undoing: res.Undoing, Blocked: res.Blocked, Remaining: res.Remaining, DryRun: a.bulk.DryRun})
+		return printJSON(e.Stdout, bulkView{IDs: res.Moved, Undoing: res.Undoing, Blocked: res.Blocked, Remaining: res.Remaining, DryRun: a.bulk.DryRun})
 	}
 	for _, id := range res.Moved {
 		if _, err := fmt.Fprintln(e.Stdout, id); err != nil {

@@ -97,7 +97,7 @@ func (e *env) followLogs(ctx context.Context, s store.Store, run job.Run) error 
 
 func (e *env) sayDropped(n int64) {
 	if n > 0 {
-		_, _ = fmt.Fprintln(e.Stderr, droppedText(n))
+		e.note("%s", droppedText(n))
 	}
 }
 

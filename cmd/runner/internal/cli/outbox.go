@@ -90,6 +90,13 @@ type stagedView struct {
 	RunID       string            `json:"run_id,omitempty"`
 	Code        string            `json:"code,omitempty"`
 	Reason      string            `json:"reason,omitempty"`
+	Retry       string            `json:"retry,omitempty"` // of a rejected row: the command that stages it again
+}
+
+// stagedPage is a page of rows as JSON.
+type stagedPage struct {
+	Rows []stagedView `json:"rows"`
+	Next string       `json:"next,omitempty"` // what --before of the next page is
 }
 
 func viewStaged(s store.Staged) stagedView {
@@ -130,7 +137,7 @@ A page ends after --limit rows; --before with the last id of a page gives the ne
 	f.IntVar(&p.Limit, "limit", 100, "rows to list, at most 1000")
 	e.complete(cmd, "job", e.completeJobs)
 	e.complete(cmd, "state", cobra.FixedCompletions(strings.Split(stagedStates(), ", "), cobra.ShellCompDirectiveNoFileComp))
-	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
+	cmd.RunE = e.run(func(ctx context.Context, cmd *cobra.Command, _ []string) error {
 		if p.State = store.StagedState(state); state != "" && !p.State.Valid() {
 			return usagef("one of "+stagedStates(), "--state %q is no state of a row", state)
 		}
@@ -139,16 +146,25 @@ A page ends after --limit rows; --before with the last id of a page gives the ne
 			if err != nil {
 				return err
 			}
+			next := ""
+			if len(rows) == p.Limit && len(rows) > 0 {
+				next = rows[len(rows)-1].ID
+			}
 			if e.json {
 				views := make([]stagedView, 0, len(rows))
 				for _, r := range rows {
-					views = append(views, viewStaged(r))
+					v := viewStaged(r)
+					if r.State == store.Rejected {
+						v.Retry = elsewhere(cmd, "runner outbox retry "+r.ID)
+					}
+					views = append(views, v)
 				}
-				return printJSON(e.Stdout, map[string]any{"rows": views})
+				return printJSON(e.Stdout, stagedPage{Rows: views, Next: next})
 			}
 			e.printStaged(rows)
-			if len(rows) == p.Limit && len(rows) > 0 {
-				_, _ = fmt.Fprintf(e.Stderr, "more: runner outbox ls --before %s\n", rows[len(rows)-1].ID)
+			e.noteMore(cmd, next)
+			if p.State == store.Rejected && len(rows) > 0 {
+				e.note("stage one again: %s", elsewhere(cmd, "runner outbox retry "+rows[0].ID))
 			}
 			return nil
 		})
@@ -233,7 +249,7 @@ Of ids, all are staged again or none.`,
 				return err
 			}
 			if e.json {
-				return printJSON(e.Stdout, map[string]any{"staged": ids})
+				return printJSON(e.Stdout, map[string]any{"ids": ids})
 			}
 			_, err = fmt.Fprintf(e.Stdout, "staged %s again\n", count(len(ids), "row"))
 			return err

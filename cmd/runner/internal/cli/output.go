@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
 )
 
 // style colours text when it goes to a terminal.
@@ -143,6 +144,21 @@ func printableJSON(b []byte) []byte {
 		out.WriteRune(r)
 	}
 	return out.Bytes()
+}
+
+// note says something beside the answer on stderr: to a person, since with --json
+// it is in the answer.
+func (e *env) note(format string, args ...any) {
+	if !e.json {
+		_, _ = fmt.Fprintln(e.Stderr, oneLine(fmt.Sprintf(format, args...)))
+	}
+}
+
+// noteMore says how the page after the one that ends with next is had; "" is none.
+func (e *env) noteMore(cmd *cobra.Command, next string) {
+	if next != "" {
+		e.note("more: %s", again(cmd, "--before", next))
+	}
 }
 
 // ago is how long t lies before now, coarse: "3m", "2h", "in 5s", "-" for never.

@@ -153,7 +153,7 @@ func (p *paused) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&p.job, "job", "", "a job, in whichever queue its runs are")
 	f.StringVar(&p.tenant, "tenant", "", "a tenant, in every queue")
-	f.StringVar(&p.by, "by", "", "who does it, for the audit (default: the name of the user)")
+	byFlag(cmd, &p.by, "", byOfAct)
 }
 
 // params reads which of a queue, a job and a tenant is named.
@@ -185,39 +185,54 @@ func (e *env) set(ctx context.Context, t *target, p *paused, params store.PauseP
 		if err != nil {
 			return err
 		}
-		e.noteUndeclared(o.manifest, params)
-		verb := "paused"
+		v, already := pausedView{Kind: string(params.Kind), Name: params.Name, Done: "paused", Changed: changed, Note: undeclared(o.manifest, params)}, "was paused already"
 		if params.Resume {
-			verb = "resumed"
+			v.Done, already = "resumed", "was not paused"
 		}
-		if e.json {
-			return printJSON(e.Stdout, map[string]any{"kind": params.Kind, "name": params.Name, "done": verb, "changed": changed})
-		}
-		what := fmt.Sprintf("%s %s", params.Kind, strconv.Quote(params.Name))
-		if !changed && params.Resume {
-			verb = "was not paused"
-		} else if !changed {
-			verb = "was paused already"
-		}
-		fmt.Fprintf(e.Stdout, "%s %s\n", what, verb)
-		return nil
+		return e.printPaused(v, already)
 	})
 }
 
-// noteUndeclared warns of a pause that probably pauses nothing, as of a name that
+// pausedView is what a pause, a resume or a delete of one thing did, as JSON.
+type pausedView struct {
+	Kind    string `json:"kind"` // queue, job, tenant or schedule
+	Name    string `json:"name"`
+	Done    string `json:"done"` // paused, resumed or deleted
+	Changed bool   `json:"changed"`
+	Note    string `json:"note,omitempty"`
+}
+
+// printPaused says what was done; already is what is said when it changed nothing.
+func (e *env) printPaused(v pausedView, already string) error {
+	if e.json {
+		return printJSON(e.Stdout, v)
+	}
+	if v.Note != "" {
+		e.note("note: %s", v.Note)
+	}
+	did := v.Done
+	if !v.Changed {
+		did = already
+	}
+	_, err := fmt.Fprintf(e.Stdout, "%s %s %s\n", v.Kind, cell(strconv.Quote(v.Name)), did)
+	return err
+}
+
+// undeclared warns of a pause that probably pauses nothing, as of a name that
 // is misspelt. It is not refused: jobs of another manifest may share
 // the database, and a pause may come before the deploy.
-func (e *env) noteUndeclared(m *manifest.Manifest, p store.PauseParams) {
+func undeclared(m *manifest.Manifest, p store.PauseParams) string {
 	if m == nil || p.Resume {
-		return
+		return ""
 	}
 	_, declared := m.Queues[p.Name]
 	if p.Kind == store.PauseJob {
 		_, declared = m.Jobs[p.Name]
 	}
 	if !declared && p.Kind != store.PauseTenant {
-		_, _ = fmt.Fprintf(e.Stderr, "note: %s declares no %s %q\n", m.Path, p.Kind, p.Name)
+		return fmt.Sprintf("%s declares no %s %q", m.Path, p.Kind, p.Name)
 	}
+	return ""
 }
 
 func newQueuesPause(e *env) *cobra.Command {

@@ -17,7 +17,7 @@ import (
 func newSchedules(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedules",
-		Short: "Look at schedules, run, pause and resume them",
+		Short: "List schedules, preview, run, pause, resume and delete them",
 		Long: `A schedule of the manifest enqueues runs at the times that its cron expression names in
 its zone. Processes that serve fire it: one at a time, each occurrence once.`,
 		Example: `  runner schedules ls
@@ -25,7 +25,7 @@ its zone. Processes that serve fire it: one at a time, each occurrence once.`,
   runner schedules pause nightly-digest`,
 		GroupID: groupOperate,
 	}
-	return e.group(cmd, newSchedulesLs(e), newSchedulesNext(e), newSchedulesRun(e), newSchedulesPause(e), newSchedulesResume(e), newSchedulesRm(e))
+	return e.group(cmd, newSchedulesLs(e), newSchedulesNext(e), newSchedulesRun(e), newSchedulesPause(e), newSchedulesResume(e), newSchedulesDelete(e))
 }
 
 // scheduleView is a schedule as JSON. Names and meanings are stable; a value that
@@ -146,7 +146,7 @@ func minuteOf(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.UTC().Format("2006-01-02 15:04")
+	return t.UTC().Format(time.RFC3339)
 }
 
 // noteOfSchedule is the one thing worth knowing of a schedule in a list.
@@ -232,7 +232,7 @@ func (e *env) printNext(s *manifest.Schedule, at time.Time, n int) error {
 			break
 		}
 		v := occurrenceView{Occurrence: at.UTC(), Local: at.Format("2006-01-02T15:04:05-07:00")}
-		row := []string{at.Format("Mon 2006-01-02 15:04 -07:00"), at.UTC().Format("2006-01-02 15:04")}
+		row := []string{at.Format("Mon 2006-01-02T15:04:05-07:00"), minuteOf(at)}
 		if s.Jitter > 0 {
 			v.Due = s.Due(at).UTC()
 			row = append(row, instant(v.Due))

@@ -11,7 +11,7 @@ import (
 )
 
 func newSchedulesRun(e *env) *cobra.Command {
-	var at string
+	var at, by string
 	cmd := &cobra.Command{
 		Use:   "run NAME",
 		Short: "Enqueue a schedule's runs now",
@@ -29,9 +29,10 @@ default is now.`,
 	}
 	t := e.targetFlags(cmd)
 	e.jsonFlag(cmd)
+	byFlag(cmd, &by, "cli", byOfRun)
 	cmd.Flags().StringVar(&at, "occurrence", "", "what {occurrence} means in the inputs, as in 2026-03-01T09:00:00Z (default now)")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
-		p := engine.RunScheduleParams{Name: args[0], EnqueuedBy: "cli"}
+		p := engine.RunScheduleParams{Name: args[0], EnqueuedBy: by}
 		var err error
 		if p.Occurrence, err = parseTime("occurrence", at); err != nil {
 			return err
@@ -50,7 +51,7 @@ default is now.`,
 			}
 			for _, v := range views {
 				if v.Deduped {
-					_, _ = fmt.Fprintf(e.Stderr, "a live run of %s holds the key already; nothing was enqueued\n", v.Job)
+					e.note("a live run of %s holds the key already; nothing was enqueued", v.Job)
 				}
 				if _, err := fmt.Fprintln(e.Stdout, v.ID); err != nil {
 					return err
@@ -65,6 +66,12 @@ default is now.`,
 // actFunc is an operator's verb.
 type actFunc = func(ctx context.Context, c *engine.Client, name string) error
 
+// scheduleVerb is what is done to schedules, as people and scripts are told.
+type scheduleVerb struct {
+	done, already string
+	act           actFunc
+}
+
 func newSchedulesPause(e *env) *cobra.Command {
 	return e.scheduleVerb(&cobra.Command{
 		Use:   "pause NAME…",
@@ -74,10 +81,10 @@ A paused schedule keeps its place: what its catch-up policy says of missed occur
 applies when it is resumed. Runs that exist go on.`,
 		Example: `  runner schedules pause nightly-digest
   runner schedules pause nightly-digest --by ann`,
-	}, "is paused", func(ctx context.Context, c *engine.Client, name string) error {
+	}, scheduleVerb{done: "paused", already: "was paused already", act: func(ctx context.Context, c *engine.Client, name string) error {
 		_, err := c.PauseSchedule(ctx, name)
 		return err
-	})
+	}})
 }
 
 func newSchedulesResume(e *env) *cobra.Command {
@@ -88,52 +95,74 @@ func newSchedulesResume(e *env) *cobra.Command {
 while one was paused, catch_up in the manifest says which are made up for: the last with
 "skip", the first with "run-once", each with "run-all".`,
 		Example: `  runner schedules resume nightly-digest`,
-	}, "is not paused any more", func(ctx context.Context, c *engine.Client, name string) error {
+	}, scheduleVerb{done: "resumed", already: "was not paused", act: func(ctx context.Context, c *engine.Client, name string) error {
 		_, err := c.ResumeSchedule(ctx, name)
 		return err
-	})
+	}})
 }
 
-func newSchedulesRm(e *env) *cobra.Command {
+func newSchedulesDelete(e *env) *cobra.Command {
 	return e.scheduleVerb(&cobra.Command{
-		Use:   "rm NAME…",
-		Short: "Forget a schedule that nothing declares any more",
+		Use:     "delete NAME…",
+		Aliases: []string{"rm"},
+		Short:   "Forget a schedule that nothing declares any more",
 		Long: `Delete what the database knows of schedules that were taken out of the manifest: how far
 they had come, and whether they were paused. One that is declared again then begins anew,
 with the first occurrence after that. One that a process still fires is refused.`,
-		Example: `  runner schedules rm old-digest`,
-	}, "is forgotten", func(ctx context.Context, c *engine.Client, name string) error {
+		Example: `  runner schedules delete old-digest`,
+	}, scheduleVerb{done: "deleted", act: func(ctx context.Context, c *engine.Client, name string) error {
 		return c.ForgetSchedule(ctx, name)
-	})
+	}})
 }
 
 // scheduleVerb makes cmd act on each schedule that it names.
-func (e *env) scheduleVerb(cmd *cobra.Command, done string, act actFunc) *cobra.Command {
+func (e *env) scheduleVerb(cmd *cobra.Command, v scheduleVerb) *cobra.Command {
 	var by string
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.ValidArgsFunction = e.completeSchedule
 	t := e.targetFlags(cmd)
 	e.jsonFlag(cmd)
-	cmd.Flags().StringVar(&by, "by", "", "who does it, for the audit (default the user of this process)")
+	byFlag(cmd, &by, "", byOfAct)
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
 		return e.withStore(engine.WithActor(ctx, actorOr(by)), t, func(ctx context.Context, o opened) error {
+			paused, err := pausedSchedules(ctx, o.client)
+			if err != nil {
+				return err
+			}
 			for _, name := range args {
-				if err := act(ctx, o.client, name); err != nil {
+				if err := v.act(ctx, o.client, name); err != nil {
 					return err
 				}
-				if !e.json {
-					if _, err := fmt.Fprintf(e.Stdout, "schedule %s %s\n", cell(name), done); err != nil {
-						return err
-					}
+				changed := v.already == "" || paused[name] != (v.done == "paused")
+				paused[name] = v.done == "paused"
+				if err := e.printPaused(pausedView{Kind: "schedule", Name: name, Done: v.done, Changed: changed}, v.already); err != nil {
+					return err
 				}
 			}
-			if !e.json {
-				return nil
-			}
-			return printJSON(e.Stdout, map[string]any{"schedules": args})
+			return nil
 		})
 	})
 	return cmd
+}
+
+// pausedSchedules are those that somebody paused.
+func pausedSchedules(ctx context.Context, c *engine.Client) (map[string]bool, error) {
+	all, _, err := c.Schedules(ctx)
+	paused := map[string]bool{}
+	for _, s := range all {
+		paused[s.Name] = !s.Row.PausedAt.IsZero()
+	}
+	return paused, err
+}
+
+// What --by is for, of a command that acts and of one that enqueues.
+const (
+	byOfAct = "who does it, for the audit (default the name of the user)"
+	byOfRun = "who enqueues, for the run's record"
+)
+
+func byFlag(cmd *cobra.Command, by *string, value, usage string) {
+	cmd.Flags().StringVar(by, "by", value, usage)
 }
 
 // actorOr is by, or who runs this process.

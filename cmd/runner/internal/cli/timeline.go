@@ -20,6 +20,16 @@ type history struct {
 	steps    []job.Step
 	log      store.ListLogsResult
 	audit    []store.AuditEntry // newest first, the latest 100
+	children []job.Run          // newest first, the latest shownChildren
+	more     bool               // there are more of them
+}
+
+// shownChildren bounds the children that are shown with a run.
+const shownChildren = 100
+
+// parkedForChildren reports whether an attempt ended until the run's children have.
+func parkedForChildren(a job.AttemptRecord) bool {
+	return a.RunAt.Sub(a.SettledAt) > store.InvokeHorizon/2
 }
 
 // event is one line of a timeline.
@@ -45,9 +55,9 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 			evs = append(evs, event{at: a.ClaimedAt, what: name, state: "claimed", detail: "by " + a.Worker, rank: 1})
 		}
 		e := event{at: a.SettledAt, what: name, state: string(a.Outcome), took: between(a.ClaimedAt, a.SettledAt), detail: failureText(a.Error), rank: 3}
-		if wait := a.RunAt.Sub(a.SettledAt); wait > store.InvokeHorizon/2 {
+		if parkedForChildren(a) {
 			e.detail = join(e.detail, "until its children have ended")
-		} else if !a.RunAt.IsZero() && wait > 0 {
+		} else if !a.RunAt.IsZero() && a.RunAt.After(a.SettledAt) {
 			e.detail = join(e.detail, "due again in "+short(a.RunAt.Sub(a.SettledAt)))
 		}
 		evs = append(evs, e)
@@ -79,10 +89,10 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 		evs = append(evs, event{at: l.At, what: "log", state: l.Level, detail: detail, rank: 2})
 	}
 	for _, a := range h.audit {
-		evs = append(evs, event{at: a.At, what: "operator", state: string(a.Verb), detail: join("by "+a.By, a.Detail), rank: 5})
+		evs = append(evs, event{at: a.At, what: "operator", state: string(a.Verb), detail: join("by "+a.By, a.Detail), rank: 4})
 	}
 	if !run.FinishedAt.IsZero() {
-		e := event{at: run.FinishedAt, what: "run", state: string(run.State), took: between(run.CreatedAt, run.FinishedAt), rank: 4}
+		e := event{at: run.FinishedAt, what: "run", state: string(run.State), took: between(run.CreatedAt, run.FinishedAt), rank: 5}
 		if run.State == job.Done {
 			e.detail = string(show(run.Output))
 		} else {
@@ -210,6 +220,8 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 	field("queue", run.Queue)
 	field("tenant", run.Tenant)
 	field("key", run.Key)
+	field("parent", run.Parent)
+	field("enqueued", instant(run.CreatedAt))
 	field("attempts", fmt.Sprintf("%d of %d", run.Attempt, run.MaxAttempts))
 	field("module", run.Module)
 	if run.Progress != (job.Progress{}) && run.State != job.Done { // the last report need not have been the end
@@ -240,6 +252,28 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 		}
 		return text
 	})
+	printChildren(w, s, h)
+}
+
+// printChildren writes which runs h's run started, and how they stand.
+func printChildren(w io.Writer, s style, h history) {
+	if len(h.children) == 0 {
+		return
+	}
+	_, _ = fmt.Fprintln(w)
+	t := table{head: []string{"CHILD", "JOB", "STATE", "NOTE"}}
+	for _, r := range slices.Backward(h.children) { // as the timeline is: the oldest first
+		t.row(r.ID, r.Job, string(r.State), cut(noteOf(r)))
+	}
+	t.print(w, s, func(col int, text string) string {
+		if col == 2 {
+			return s.state(text)
+		}
+		return text
+	})
+	if h.more {
+		_, _ = fmt.Fprintf(w, "and earlier ones: runner jobs ls --parent %s --before %s\n", h.run.ID, h.children[len(h.children)-1].ID)
+	}
 }
 
 // offset is how long after the enqueue, to the millisecond while that matters.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -87,12 +88,22 @@ The exit code is 0 if the run ended done, 1 if it ended otherwise: a test for CI
 	return cmd
 }
 
+// childrenOf are those of tried that a run started, newest first.
+func childrenOf(tried []app.Tried, parent string) (out []job.Run) {
+	for _, t := range slices.Backward(tried) {
+		if t.Run.Parent == parent {
+			out = append(out, t.Run)
+		}
+	}
+	return out
+}
+
 // printTried prints payloads whole: the author gave them.
 func (e *env) printTried(tried []app.Tried) error {
 	if e.json {
 		views := make([]historyView, len(tried))
 		for i, t := range tried {
-			views[i] = viewHistory(history{run: t.Run, attempts: t.Attempts, steps: t.Steps}, whole)
+			views[i] = viewHistory(history{run: t.Run, attempts: t.Attempts, steps: t.Steps, children: childrenOf(tried, t.Run.ID)}, whole)
 		}
 		return printJSON(e.Stdout, map[string]any{"run": views[0], "enqueued": views[1:]})
 	}

@@ -26,17 +26,22 @@ its module. All problems are reported at once, each with its place and what to d
 
 Nothing is started, written or changed, and no database is opened.`,
 		Example: `  runner validate
-  runner validate -f deploy/jobs.toml --format json
+  runner validate -f deploy/jobs.toml --json
   runner validate --format github        annotations in a GitHub workflow`,
 		Args:    cobra.NoArgs,
 		GroupID: groupWork,
 	}
 	e.manifestFlag(cmd, &file)
-	cmd.Flags().StringVar(&format, "format", "text", "text, json or github")
+	e.jsonFlag(cmd)
+	cmd.Flags().StringVar(&format, "format", "text", "text, json (as --json) or github")
+	cmd.MarkFlagsMutuallyExclusive("json", "format")
 	e.complete(cmd, "format", cobra.FixedCompletions([]string{"text", "json", "github"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, _ []string) error {
 		if !slices.Contains([]string{"text", "json", "github"}, format) {
 			return usagef("text, json or github", "--format %q is not known", format)
+		}
+		if e.json {
+			format = "json"
 		}
 		e.json = format == "json"
 		h, err := app.NewHost(ctx, app.HostParams{Getenv: e.Getenv})

@@ -44,19 +44,34 @@ func viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
 		ID: r.ID, Job: r.Job, Queue: r.Queue, Tenant: r.Tenant, Key: r.Key, State: r.State, Blocked: r.Blocked, Priority: r.Priority,
 		Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Claims: r.Claims, Steps: r.Steps, Module: r.Module,
 		Worker: r.Worker, Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
-		RunAt: r.RunAt, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ExpiresAt: r.ExpiresAt,
+		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ExpiresAt: r.ExpiresAt,
 		Input: show(r.Input), Output: show(r.Output),
 	}
 	if r.State != job.Done { // what an earlier attempt failed of is in its record
 		v.Error = viewFailure(r.Error)
 	}
-	if r.State == job.Dead {
-		v.Retry = retryCommand(r)
-	}
 	if r.Progress != (job.Progress{}) {
 		v.Progress = &r.Progress
 	}
+	if !forChildren(r) {
+		v.RunAt = r.RunAt
+	}
 	return v
+}
+
+// viewRun is viewRun with what would run a dead run again.
+func (e *env) viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
+	v := viewRun(r, show)
+	if r.State == job.Dead {
+		v.Retry = elsewhere(e.cmd, retryCommand(r))
+	}
+	return v
+}
+
+// runsPage is a page of runs as JSON.
+type runsPage struct {
+	Runs []runView `json:"runs"`
+	Next string    `json:"next,omitempty"` // what --before of the next page is
 }
 
 func viewFailure(f job.Failure) *job.Failure {
@@ -74,6 +89,8 @@ type historyView struct {
 	Logs     []logView     `json:"logs"`
 	Dropped  int64         `json:"logs_dropped,omitempty"`
 	Audit    []auditView   `json:"audit"`
+	Children []runView     `json:"children"` // newest first
+	More     bool          `json:"more_children,omitempty"`
 }
 
 // attemptView is one settled attempt. A run that completed in its first
@@ -108,12 +125,16 @@ type stepView struct {
 }
 
 func viewHistory(h history, show func([]byte) json.RawMessage) historyView {
-	v := historyView{runView: viewRun(h.run, show), Attempts: []attemptView{}, History: []stepView{}, Audit: []auditView{}}
+	v := historyView{runView: viewRun(h.run, show), Attempts: []attemptView{}, History: []stepView{}, Audit: []auditView{}, Children: []runView{}, More: h.more}
 	for _, a := range h.attempts {
-		v.Attempts = append(v.Attempts, attemptView{
+		one := attemptView{
 			Attempt: a.Attempt, Claim: a.Claim, Worker: a.Worker, Outcome: a.Outcome, ClaimedAt: a.ClaimedAt,
 			SettledAt: a.SettledAt, DueAt: a.RunAt, Module: a.Module, Steps: a.StepsAtEnd, Error: viewFailure(a.Error),
-		})
+		}
+		if parkedForChildren(a) {
+			one.DueAt = time.Time{}
+		}
+		v.Attempts = append(v.Attempts, one)
 	}
 	for _, s := range h.steps {
 		v.History = append(v.History, stepView{
@@ -124,6 +145,9 @@ func viewHistory(h history, show func([]byte) json.RawMessage) historyView {
 	v.Logs, v.Dropped = viewLog(h.log.Lines), h.log.Dropped
 	for _, a := range h.audit {
 		v.Audit = append(v.Audit, auditView(a))
+	}
+	for _, r := range h.children {
+		v.Children = append(v.Children, viewRun(r, show))
 	}
 	return v
 }

@@ -135,7 +135,7 @@ func (c *Client) ForgetSchedule(ctx context.Context, name string) error {
 func undeclared(name string) error {
 	return &abi.Error{
 		Code:    job.CodeScheduleNotFound,
-		Message: fmt.Sprintf("no schedule is named %q", name),
+		Message: fmt.Sprintf("no schedule is named %s", job.Quote(name)),
 		Fix:     "see `runner schedules ls`, or declare it under [schedules] in jobs.toml",
 	}
 }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -85,3 +86,19 @@ func CheckText(code, what, s string, most int) error {
 func invalid(fix, format string, args ...any) error {
 	return &abi.Error{Code: CodeInvalid, Message: fmt.Sprintf(format, args...), Fix: fix}
 }
+
+// Quote is a text that somebody gave as a message says it: on one line, and of a
+// long one the beginning.
+func Quote(s string) string {
+	if len(s) <= quoted {
+		return strconv.Quote(s)
+	}
+	n := quoted
+	for n > quoted-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return strconv.Quote(s[:n]) + "…"
+}
+
+// quoted is how many bytes of a text a message says.
+const quoted = 64

@@ -28,7 +28,7 @@ func ParseState(s string) (State, error) {
 			return st, nil
 		}
 	}
-	return "", fmt.Errorf("unknown run state %q", s)
+	return "", fmt.Errorf("unknown run state %s", Quote(s))
 }
 
 // Live reports whether a run in s still holds its idempotency key.

@@ -74,13 +74,13 @@ func (q *Queue) Bulk(ctx context.Context, p BulkParams) (BulkResult, error) {
 	}
 	switch {
 	case p.Verb != Cancel && p.Verb != Retry && p.Verb != Promote && p.Verb != Delete:
-		return BulkResult{}, invalid("name a verb for runs", "%q is nothing to be done in bulk", p.Verb)
+		return BulkResult{}, invalid("name a verb for runs", "%s is nothing to be done in bulk", job.Quote(string(p.Verb)))
 	case p.Filter.State == "":
 		return BulkResult{}, &abi.Error{Code: job.CodeInvalid, Message: "a bulk " + string(p.Verb) + " names no state", Fix: "say the state of the runs it is for"}
 	case !p.Verb.suits(p.Filter.State):
 		return BulkResult{}, &abi.Error{
 			Code:    job.CodeInvalid,
-			Message: fmt.Sprintf("no run that is %s can be the one of a %s", p.Filter.State, p.Verb),
+			Message: fmt.Sprintf("no run that is %s can be the one of a %s", job.Quote(string(p.Filter.State)), p.Verb),
 			Fix:     "name another state",
 		}
 	case p.Limit < 0 || p.Limit > MaxBulk:

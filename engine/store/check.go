@@ -18,7 +18,7 @@ func Invalid(format string, args ...any) error {
 
 // NoID says that an id, of what is named, is none.
 func NoID(what, id string) error {
-	return &abi.Error{Code: job.CodeIDInvalid, Message: fmt.Sprintf("the %s %s is not a lower-case UUID", what, id)}
+	return &abi.Error{Code: job.CodeIDInvalid, Message: fmt.Sprintf("the %s %s is not a lower-case UUID", what, job.Quote(id))}
 }
 
 // CheckIDs checks the ids of entries. Errors: X_ID_INVALID.
@@ -119,10 +119,10 @@ func (p PauseParams) Check() error {
 	switch p.Kind {
 	case PauseQueue, PauseJob, PauseTenant:
 	default:
-		return Invalid("a pause of %q; a queue, a job or a tenant can be paused", string(p.Kind))
+		return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("a pause of %s", job.Quote(string(p.Kind))), Fix: "a queue, a job or a tenant can be paused"}
 	}
 	if p.Name == "" && p.Kind != PauseTenant {
-		return Invalid("a pause of a %s without a name", p.Kind)
+		return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("a pause of a %s without a name", p.Kind), Fix: "name it"}
 	}
 	return nil
 }

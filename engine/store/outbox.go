@@ -171,12 +171,14 @@ type ListStagedParams struct {
 }
 
 // RetryStagedParams names rejected rows, by id or else by Job and Code, of
-// which empty ones filter nothing. Limit bounds the latter; 0 is 1,000, which
-// is also the most.
+// which empty ones filter nothing. Without any of them All must be said: ids that
+// somebody found none of are not every row there is. Limit bounds what is not named
+// by id; 0 is 1,000, which is also the most.
 type RetryStagedParams struct {
 	IDs   []string
 	Job   string
 	Code  string
+	All   bool
 	Limit int
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -24,6 +25,33 @@ func PageLimit(asked int) (int, error) {
 		return 0, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d entries", asked), Fix: fmt.Sprintf("ask for 1 to %d", MaxPage)}
 	}
 	return asked, nil
+}
+
+// Within is a bound of when runs were created, as every database can compare it:
+// one that lies before all runs, or after them, stays so. Zero stays zero.
+func Within(at time.Time) time.Time {
+	first, end := time.Unix(0, 0).UTC(), time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)
+	switch {
+	case at.IsZero():
+		return at
+	case at.Before(first):
+		return first
+	case at.After(end):
+		return end
+	}
+	return at
+}
+
+// BeforeEntry is the number before which a listing of the audit begins; 0 is the
+// newest. Errors: X_JOB_PAGE_INVALID.
+func (p AuditParams) BeforeEntry() (int64, error) {
+	switch {
+	case p.Before < 0:
+		return 0, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of entries before %d", p.Before), Fix: "use the last id of the page before"}
+	case p.Before == 0:
+		return math.MaxInt64, nil
+	}
+	return p.Before, nil
 }
 
 // Page is p with its bounds written out. Errors: X_JOB_PAGE_INVALID.

@@ -37,16 +37,16 @@ func (p PublishParams) Event() (EventParams, error) {
 		return EventParams{}, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf(format, args...), Fix: fix}
 	}
 	if _, err := wire.Name(abi.FuncPublish, []byte(p.Topic)); err != nil {
-		return invalid(fmt.Sprintf("say 1 to %d bytes of UTF-8, without control characters", abi.MaxName), "the topic %q is none", head(p.Topic))
+		return invalid(fmt.Sprintf("say 1 to %d bytes of UTF-8, without control characters", abi.MaxName), "the topic %s is none", job.Quote(p.Topic))
 	}
 	if _, err := wire.Key(abi.FuncPublish, []byte(p.Key)); err != nil {
-		return invalid(fmt.Sprintf("say at most %d bytes of UTF-8, without control characters", abi.MaxName), "the key %q is none", head(p.Key))
+		return invalid(fmt.Sprintf("say at most %d bytes of UTF-8, without control characters", abi.MaxName), "the key %s is none", job.Quote(p.Key))
 	}
 	if len(p.Payload) == 0 {
 		p.Payload = []byte("null")
 	}
 	if err := wire.CheckJSON(p.Payload, abi.MaxInput); err != nil {
-		return invalid("send one JSON value in UTF-8, with each key once and control characters escaped", "the payload for %q is refused: %v", head(p.Topic), err)
+		return invalid("send one JSON value in UTF-8, with each key once and control characters escaped", "the payload for %s is refused: %v", job.Quote(p.Topic), err)
 	}
 	if p.Keep == 0 {
 		p.Keep = job.DefaultEventKeep
@@ -61,12 +61,4 @@ func (p PublishParams) Event() (EventParams, error) {
 		return EventParams{}, err
 	}
 	return EventParams{ID: p.ID, Topic: p.Topic, Key: p.Key, Tenant: p.Tenant, Payload: p.Payload, Keep: p.Keep, By: p.By}, nil
-}
-
-// head is s for a message.
-func head(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "…"
-	}
-	return s
 }

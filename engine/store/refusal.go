@@ -14,9 +14,19 @@ import (
 // Test with errors.Is.
 var ErrUndone = errors.New("the run's steps were undone")
 
+// NoState says that runs have no such state.
+func NoState(s job.State) error {
+	return &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("%s is no state of a run", job.Quote(string(s))), Fix: fmt.Sprintf("name one of %v", job.States)}
+}
+
+// NoCursor says that a listing cannot go on after what is no id.
+func NoCursor(id string) error {
+	return &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %s is not the id of a run", job.Quote(id)), Fix: "use the last id of the page before"}
+}
+
 // NotFound says that no run has the id.
 func NotFound(id string) error {
-	return &abi.Error{Code: job.CodeNotFound, Message: fmt.Sprintf("no run has the id %q", id), Fix: "list runs with `runner jobs ls`"}
+	return &abi.Error{Code: job.CodeNotFound, Message: fmt.Sprintf("no run has the id %s", job.Quote(id)), Fix: "list runs with `runner jobs ls`"}
 }
 
 // NotCancellable refuses the cancel of a run that has ended.
@@ -61,7 +71,7 @@ func KeyHeld(r *job.Run, holder string) error {
 func NoStep(r *job.Run, step string) error {
 	return &abi.Error{
 		Code:    job.CodeInvalid,
-		Message: fmt.Sprintf("run %s has no step named %q", r.ID, step),
+		Message: fmt.Sprintf("run %s has no step named %s", r.ID, job.Quote(step)),
 		Fix:     "list its steps with `runner jobs show " + r.ID + "`",
 	}
 }

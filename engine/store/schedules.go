@@ -179,7 +179,7 @@ func (p *FireParams) Targets() (jobs, tenants []string) {
 
 // ErrScheduleNotFound is the X_SCHEDULE_NOT_FOUND of a name.
 func ErrScheduleNotFound(name string) error {
-	return &abi.Error{Code: job.CodeScheduleNotFound, Message: fmt.Sprintf("nothing is known of a schedule %q", name), Fix: "see `runner schedules ls`"}
+	return &abi.Error{Code: job.CodeScheduleNotFound, Message: fmt.Sprintf("nothing is known of a schedule %s", job.Quote(name)), Fix: "see `runner schedules ls`"}
 }
 
 // ErrScheduleLed is the X_SCHEDULE_LED of a name.

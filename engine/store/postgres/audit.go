@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"math"
 
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -26,15 +25,16 @@ func (s *Store) Audit(ctx context.Context, p store.AuditParams) (out []store.Aud
 	if err != nil {
 		return nil, err
 	}
-	if p.Before <= 0 {
-		p.Before = math.MaxInt64
+	before, err := p.BeforeEntry()
+	if err != nil {
+		return nil, err
 	}
-	c := call{st: qListAudit, args: []any{p.Before, limit}}
+	c := call{st: qListAudit, args: []any{before, limit}}
 	switch {
 	case p.Subject != "":
-		c = call{st: qListAuditSubject, args: append(c.args, string(p.Kind), enc(p.Subject))}
+		c = call{st: qListAuditSubject, args: append(c.args, enc(string(p.Kind)), enc(p.Subject))}
 	case p.Kind != "":
-		c = call{st: qListAuditKind, args: append(c.args, string(p.Kind))}
+		c = call{st: qListAuditKind, args: append(c.args, enc(string(p.Kind)))}
 	}
 	c.scan = func(r *row) error {
 		out = append(out, store.AuditEntry{

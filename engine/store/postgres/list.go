@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"strings"
 
@@ -71,7 +70,7 @@ func listing(p store.ListParams) (l list, none bool, err error) {
 	}
 	if p.State != "" {
 		if l.state, err = job.ParseState(string(p.State)); err != nil {
-			return l, false, store.Invalid("%v", err)
+			return l, false, store.NoState(p.State)
 		}
 	}
 	if p.Parent != "" {
@@ -101,6 +100,7 @@ func listing(p store.ListParams) (l list, none bool, err error) {
 		// The stored text begins with it, see jsonText.
 		l.add("starts_with({t}.error, $)", strings.TrimSuffix(*failureText(&job.Failure{Code: p.Code}), "}"))
 	}
+	p.Since, p.Until = store.Within(p.Since), store.Within(p.Until)
 	if !p.Since.IsZero() {
 		l.add("{t}.created_at >= $", p.Since)
 	}
@@ -113,7 +113,7 @@ func listing(p store.ListParams) (l list, none bool, err error) {
 		}
 		id, ok := parseUUID(cursor.id)
 		if !ok {
-			return l, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", cursor.id), Fix: "use the last id of the page before"}
+			return l, false, store.NoCursor(cursor.id)
 		}
 		l.add(cursor.cond, id.param())
 	}

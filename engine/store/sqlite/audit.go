@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"math"
 
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -33,8 +32,9 @@ func (s *Store) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEn
 	if err != nil {
 		return nil, err
 	}
-	if p.Before <= 0 {
-		p.Before = math.MaxInt64
+	before, err := p.BeforeEntry()
+	if err != nil {
+		return nil, err
 	}
 	var out []store.AuditEntry
 	err = s.read(ctx, func(c *conn) error {
@@ -47,7 +47,7 @@ func (s *Store) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEn
 			st = qListAuditKind
 		}
 		q := c.use(st)
-		q.int(p.Before)
+		q.int(before)
 		q.int(int64(limit))
 		if st != qListAudit {
 			q.text(string(p.Kind))

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -82,7 +81,7 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 	if p.State != "" {
 		st, err := job.ParseState(string(p.State))
 		if err != nil {
-			return "", nil, false, store.Invalid("%v", err)
+			return "", nil, false, store.NoState(p.State)
 		}
 		// The text itself, not a parameter: a partial index serves only a
 		// condition that it can see.
@@ -129,6 +128,7 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 	if p.Code != "" {
 		add("error_code = ?", textArg(p.Code))
 	}
+	p.Since, p.Until = store.Within(p.Since), store.Within(p.Until)
 	if !p.Since.IsZero() {
 		add("created_at >= ?", msArg(p.Since))
 	}
@@ -141,7 +141,7 @@ func listQuery(p store.ListParams) (text string, bind []func(*call), none bool, 
 		}
 		id, ok := parseUUID(cursor.id)
 		if !ok {
-			return "", nil, false, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %q is not the id of a run", cursor.id), Fix: "use the last id of the page before"}
+			return "", nil, false, store.NoCursor(cursor.id)
 		}
 		add(cursor.cond, idArg(id))
 	}

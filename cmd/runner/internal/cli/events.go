@@ -86,7 +86,7 @@ With --id, publishing again after an answer that was lost publishes nothing.`,
 	f.StringVar(&ev.By, "by", "cli", "who publishes, for the event's record")
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) (err error) {
 		ev.Topic = args[0]
-		if ev.Payload, err = e.readInput(data); err != nil {
+		if ev.Payload, err = e.readPayload(data); err != nil {
 			return err
 		}
 		return e.withStore(ctx, t, func(ctx context.Context, o opened) error {

@@ -32,6 +32,17 @@ func (e *env) readInput(arg string) ([]byte, error) {
 	return []byte(arg), nil
 }
 
+// readPayload is readInput of an event, whose payload is refused with the code that
+// events have.
+func (e *env) readPayload(arg string) ([]byte, error) {
+	b, err := e.readInput(arg)
+	var refused *abi.Error
+	if errors.As(err, &refused) && refused.Code == job.CodeInputInvalid {
+		return nil, &abi.Error{Code: job.CodeInvalid, Message: strings.Replace(refused.Message, "input", "payload", 1), Fix: strings.Replace(refused.Fix, "--input", "--data", 1)}
+	}
+	return b, err
+}
+
 func openFile(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -242,7 +242,7 @@ Of ids, all are staged again or none.`,
 		case !all && p.Job+p.Code != "":
 			return usagef("add --all, or leave them out", "--job and --code narrow --all")
 		}
-		p.IDs = args
+		p.IDs, p.All = args, all
 		return e.withOutbox(ctx, t, func(ctx context.Context, o store.Outbox) error {
 			ids, err := retryStaged(ctx, o, p)
 			if err != nil {

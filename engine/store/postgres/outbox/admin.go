@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	defaultPage = 100
-	maxPage     = 1000
-	maxReason   = 4 << 10 // bytes of a reason
+	maxPage   = 1000
+	maxReason = 4 << 10 // bytes of a reason
 )
 
 // retried is the payload of a wake after which a relay looks at everything.
@@ -36,34 +35,42 @@ var predicates = map[store.StagedState]string{
 func (d *DB) ListStaged(ctx context.Context, p store.ListStagedParams) ([]store.Staged, error) {
 	predicate, ok := predicates[p.State]
 	if !ok {
-		return nil, errInvalid("%q is no state of a staged row; it is %s, %s or %s", string(p.State), store.Waiting, store.Published, store.Rejected)
+		return nil, &abi.Error{
+			Code: job.CodeInvalid, Message: fmt.Sprintf("%s is no state of a staged row", job.Quote(string(p.State))),
+			Fix: fmt.Sprintf("name one of %s, %s and %s", store.Waiting, store.Published, store.Rejected),
+		}
 	}
 	var before pgtype.UUID
 	if p.Before != "" {
 		var err error
 		if before, err = parseID(p.Before); err != nil {
-			return nil, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("%q is no id of a staged row", p.Before)}
+			return nil, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("the cursor %s is not the id of a staged row", job.Quote(p.Before)), Fix: "use the last id of the page before"}
 		}
 	}
-	if p.Limit < 0 || p.Limit > maxPage {
-		return nil, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of %d rows; 1 to %d can be had", p.Limit, maxPage)}
-	}
-	if p.Limit == 0 {
-		p.Limit = defaultPage
+	limit, err := store.PageLimit(p.Limit)
+	if err != nil {
+		return nil, err
 	}
 	var out []store.Staged
-	err := d.query(ctx, false, func() { out = nil }, func(r pgx.Rows) error {
+	err = d.query(ctx, false, func() { out = nil }, func(r pgx.Rows) error {
 		row, _, err := scanRow(r, false)
 		out = append(out, row)
 		return err
-	}, strings.ReplaceAll(d.text["list"], "{state}", predicate), orNull(p.Job), orNull(p.Code), before, p.Limit)
+	}, strings.ReplaceAll(d.text["list"], "{state}", predicate), orNull(p.Job), orNull(p.Code), before, limit)
 	return out, err
 }
 
 // RetryStaged implements store.OutboxAdmin.
 func (d *DB) RetryStaged(ctx context.Context, p store.RetryStagedParams) ([]string, error) {
-	if p.Limit < 0 || p.Limit > maxPage || len(p.IDs) > maxPage {
-		return nil, errInvalid("at most %d rows are staged again at a time", maxPage)
+	switch {
+	case p.Limit < 0 || p.Limit > maxPage || len(p.IDs) > maxPage:
+		return nil, &abi.Error{
+			Code: job.CodeInvalid, Message: fmt.Sprintf("%d rows are to be staged again", max(p.Limit, len(p.IDs))), Fix: fmt.Sprintf("name at most %d, and then the others", maxPage),
+		}
+	case len(p.IDs) == 0 && p.Job+p.Code == "" && !p.All:
+		return nil, &abi.Error{Code: job.CodeInvalid, Message: "no row is named that is to be staged again", Fix: "name rows by their ids, or ask for all"}
+	case len(p.IDs) > 0 && (p.All || p.Job+p.Code != ""):
+		return nil, &abi.Error{Code: job.CodeInvalid, Message: "rows are named by their ids and by a filter", Fix: "name them by one of the two"}
 	}
 	if p.Limit == 0 {
 		p.Limit = maxPage
@@ -135,7 +142,7 @@ func (d *DB) toRetry(ctx context.Context, tx pgx.Tx, p store.RetryStagedParams, 
 func errNotFound(id string) error {
 	return &abi.Error{
 		Code:    job.CodeOutboxNotFound,
-		Message: fmt.Sprintf("the outbox has no row %q", id),
+		Message: fmt.Sprintf("the outbox has no row %s", job.Quote(id)),
 		Fix:     "list rows with `runner outbox ls`; published ones are deleted after a while",
 	}
 }

@@ -83,7 +83,7 @@ func TestRejectedRowsAreStagedAgain(t *testing.T) {
 	if again, err = d.RetryStaged(t.Context(), store.RetryStagedParams{Code: "X_A", Job: "job-a", Limit: 1}); err != nil || !slices.Equal(again, []string{ids["a1"]}) {
 		t.Fatal(again, err)
 	}
-	if again, err = d.RetryStaged(t.Context(), store.RetryStagedParams{}); err != nil || !slices.Equal(again, []string{ids["a2"]}) {
+	if again, err = d.RetryStaged(t.Context(), store.RetryStagedParams{All: true}); err != nil || !slices.Equal(again, []string{ids["a2"]}) {
 		t.Fatal(again, err)
 	}
 	rows := claim(t, d, "r2", 10)
@@ -110,6 +110,11 @@ func TestRetryNamesWhatItCannotRetry(t *testing.T) {
 	rows, err := d.ListStaged(t.Context(), store.ListStagedParams{State: store.Rejected})
 	if err != nil || len(rows) != 3 {
 		t.Errorf("%d rows are rejected still: %v", len(rows), err)
+	}
+	for _, p := range []store.RetryStagedParams{{}, {IDs: []string{}, Limit: 5}, {IDs: []string{ids["a1"]}, All: true}, {IDs: []string{ids["a1"]}, Code: "X_A"}} {
+		if again, err := d.RetryStaged(t.Context(), p); abi.CodeOf(err) != job.CodeInvalid {
+			t.Errorf("%+v: %v, %v", p, again, err)
+		}
 	}
 	if _, err := d.RetryStaged(t.Context(), store.RetryStagedParams{Limit: 1001}); abi.CodeOf(err) != job.CodeInvalid {
 		t.Error(err)

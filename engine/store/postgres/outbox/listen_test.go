@@ -100,7 +100,7 @@ func TestRetryWakesForEverything(t *testing.T) {
 		t.Fatalf("claimed %v", rows)
 	}
 	operator := open(t, cfg)
-	if _, err := operator.RetryStaged(t.Context(), store.RetryStagedParams{}); err != nil {
+	if _, err := operator.RetryStaged(t.Context(), store.RetryStagedParams{All: true}); err != nil {
 		t.Fatal(err)
 	}
 	<-c

@@ -214,7 +214,7 @@ func TestGrantsAreTheLeast(t *testing.T) {
 	if err := d.Release(t.Context(), []store.StagedRef{rows[2].Ref()}); err != nil {
 		t.Error(err)
 	}
-	if _, err := d.RetryStaged(t.Context(), store.RetryStagedParams{}); err != nil {
+	if _, err := d.RetryStaged(t.Context(), store.RetryStagedParams{All: true}); err != nil {
 		t.Error(err)
 	}
 	if _, err := d.ListStaged(t.Context(), store.ListStagedParams{}); err != nil {

@@ -153,6 +153,9 @@ func hideUserinfo(raw string) string {
 	if before, _, found := strings.Cut(raw, "?"); found {
 		return hideUserinfo(before) + "?…" // a password may be a parameter
 	}
+	if scheme, rest, found := strings.Cut(raw, ":"); found && strings.Contains(strings.ToLower(rest), "password") {
+		return scheme + ":…" // keywords after a scheme, whatever else they are
+	}
 	if !strings.Contains(raw, "@") {
 		return raw
 	}

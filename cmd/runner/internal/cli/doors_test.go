@@ -294,3 +294,91 @@ func FuzzParseTime(f *testing.F) {
 		}
 	})
 }
+
+// A bound of a listing is an instant or a time ago, or a mistake in the command.
+func FuzzInstantOf(f *testing.F) {
+	now := time.Date(2026, 3, 1, 9, 0, 0, 0, time.UTC)
+	for _, s := range append(values("string"), append(values("duration"), "24h", "7d", "1d12h", "3650d", "106751d", "-1h", "0s", "2026-01-31T08:00:00Z")...) {
+		if len(s) < 1<<10 {
+			f.Add(s)
+		}
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		at, err := instantOf("--since", s, now)
+		if err != nil {
+			if exitCode(err) != exitCannot || refusalOf(err).Code != codeUsage {
+				t.Errorf("%q is refused with %v", s, err)
+			}
+			return
+		}
+		if s == "" != at.IsZero() && !strings.HasPrefix(s, "0001-01-01") {
+			t.Errorf("%q is read as %s", s, at)
+		}
+		if _, err := time.Parse(time.RFC3339, s); err != nil && at.After(now) {
+			t.Errorf("%q is %s, after now", s, at)
+		}
+	})
+}
+
+// A line of events to come is an event, or says why it is none.
+func FuzzReadEvent(f *testing.F) {
+	for _, s := range abitest.HostileJSON() {
+		if len(s) < 1<<10 {
+			f.Add([]byte(s))
+			f.Add([]byte(`{"topic":"t","data":` + s + `}`))
+		}
+	}
+	f.Add([]byte(`{"after":"2h","topic":"approval","key":"o-1","tenant":"acme","data":true}`))
+	f.Add([]byte(`{"after":"-2h","topic":"approval"}`))
+	f.Add([]byte(`{"after":2,"topic":"approval","other":1}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		e, err := readEvent(bytes.TrimSpace(line))
+		if err != nil {
+			if err.Error() == "" {
+				t.Errorf("%q is refused without a word", line)
+			}
+			return
+		}
+		if e.After < 0 || e.Event.Topic == "" {
+			t.Errorf("%q is %+v", line, e)
+		}
+		// What else an event may not be is the queue's to say, with a code.
+		if _, err := e.Event.Event(); err != nil && !strings.HasPrefix(refusalOf(err).Code, "X_") {
+			t.Errorf("%q is refused with %v", line, err)
+		}
+	})
+}
+
+// Lines come in their order, each once, with their numbers.
+func FuzzLines(f *testing.F) {
+	f.Add([]byte("1\n\n {\"a\":2} \r\n3"))
+	f.Add([]byte("\n\n\n"))
+	f.Add([]byte("\x00\xff\n1"))
+	f.Add(bytes.Repeat([]byte("1\n"), 2*linesBatch+1))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		e := &env{Params: Params{Stdin: bytes.NewReader(text)}}
+		var got []inputLine
+		if err := e.lines("-", func(_ string, batch []inputLine) error {
+			if len(batch) == 0 || len(batch) > linesBatch {
+				t.Errorf("a batch of %d lines", len(batch))
+			}
+			got = append(got, batch...)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for i, line := range bytes.Split(text, []byte("\n")) {
+			if line = bytes.TrimSpace(line); len(line) == 0 {
+				continue
+			}
+			if n == len(got) || got[n].number != i+1 || !bytes.Equal(got[n].text, line) {
+				t.Fatalf("line %d of %q is not among %+v", i+1, text, got)
+			}
+			n++
+		}
+		if n != len(got) {
+			t.Fatalf("%q has %d lines, and %d came", text, n, len(got))
+		}
+	})
+}

@@ -164,11 +164,14 @@ func optional(s string) *string {
 	return &s
 }
 
+// checkRequest checks in the order of the queue: of two mistakes each door tells the
+// same.
 func checkRequest(r *Request, input []byte) (id pgtype.UUID, err error) {
-	if r.ID != "" {
-		if id, err = parseID(r.ID); err != nil {
-			return id, err
-		}
+	if r.Job == "" {
+		return id, &abi.Error{Code: job.CodeUnknownJob, Message: "a job must be named", Fix: "name one that the queue's jobs.toml declares"}
+	}
+	if err := job.CheckText(job.CodeUnknownJob, "name of the job", r.Job, abi.MaxName); err != nil {
+		return id, err
 	}
 	if err := wire.CheckJSON(input, abi.MaxInput); err != nil {
 		return id, &abi.Error{
@@ -178,6 +181,11 @@ func checkRequest(r *Request, input []byte) (id pgtype.UUID, err error) {
 			Err:     err,
 		}
 	}
+	if r.ID != "" {
+		if id, err = parseID(r.ID); err != nil {
+			return id, err
+		}
+	}
 	asked := job.Asked{
 		Key: r.Key, Tenant: r.Tenant, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
 		RunAt: r.RunAt, Delay: r.Delay, Priority: r.Priority, MaxAttempts: r.MaxAttempts,
@@ -185,15 +193,9 @@ func checkRequest(r *Request, input []byte) (id pgtype.UUID, err error) {
 	if err := asked.Check(); err != nil {
 		return id, err
 	}
-	if r.Job == "" {
-		return id, &abi.Error{Code: job.CodeUnknownJob, Message: "a job must be named", Fix: "name one that the queue's jobs.toml declares"}
-	}
-	if err := job.CheckText(job.CodeUnknownJob, "name of the job", r.Job, abi.MaxName); err != nil {
-		return id, err
-	}
 	if r.OnConflict != "" && r.OnConflict != Dedupe && r.OnConflict != Reject {
 		return id, &abi.Error{
-			Code: job.CodeInvalid, Message: fmt.Sprintf("%.64q says nothing about a conflict", string(r.OnConflict)), Fix: fmt.Sprintf("say %s or %s", Dedupe, Reject),
+			Code: job.CodeInvalid, Message: fmt.Sprintf("%s says nothing about a conflict", job.Quote(string(r.OnConflict))), Fix: fmt.Sprintf("say %s or %s", Dedupe, Reject),
 		}
 	}
 	return id, nil

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"flag"
 	"testing"
 	"time"
 
@@ -32,12 +33,14 @@ func TestCountsStop(t *testing.T) {
 	})
 }
 
+var seed = flag.Uint64("seed", 1, "what random tests draw from")
+
 // Each seed is another history, compared op by op with a model.
 func TestModel(t *testing.T) {
-	for _, seed := range []uint64{1, 2} {
+	for _, seed := range []uint64{*seed, *seed + 1} {
 		storetest.Random(t, openDB, seed, 1200)
 	}
-	storetest.Random(t, func(tb testing.TB) storetest.DB { return byLanes(openWith(tb, Config{})) }, 4, 1200)
+	storetest.Random(t, func(tb testing.TB) storetest.DB { return byLanes(openWith(tb, Config{})) }, *seed+3, 1200)
 }
 
 func TestHammer(t *testing.T) { storetest.Hammer(t, openDB, 1, 150) }
@@ -58,7 +61,7 @@ func TestStatementsPrepare(t *testing.T) {
 }
 
 func TestRandomLimits(t *testing.T) {
-	for _, seed := range []uint64{1, 2} {
+	for _, seed := range []uint64{*seed, *seed + 1} {
 		storetest.RandomLimits(t, openDB, seed, 1000)
 	}
 }

@@ -1,9 +1,11 @@
 -- name: save_logs
 -- $1 ids, $2 workers, $3 claims, $4 first lines, $5 last lines, $6 bytes, $7 data.
--- Of runs that are held.
+-- Of runs that are held. Lines of the claims before may be gone: then earlier ones of
+-- this claim know how many there were.
 INSERT INTO {schema}.logs (run_id, claim, line, last, attempt, earlier, bytes, data)
 SELECT r.id, r.claims, u.line, u.last, r.attempt,
-  coalesce((SELECT l.earlier + l.last FROM {schema}.logs l WHERE l.run_id = r.id AND l.claim < r.claims ORDER BY l.claim DESC, l.line DESC LIMIT 1), 0),
+  coalesce((SELECT l.earlier FROM {schema}.logs l WHERE l.run_id = r.id AND l.claim = r.claims LIMIT 1),
+    (SELECT l.earlier + l.last FROM {schema}.logs l WHERE l.run_id = r.id AND l.claim < r.claims ORDER BY l.claim DESC, l.line DESC LIMIT 1), 0),
   u.bytes, u.data
 FROM unnest($1::uuid[], $2::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::integer[], $7::text[]) u(id, worker, claim, line, last, bytes, data)
 JOIN {schema}.running r ON r.id {of_u} AND r.worker = u.worker AND r.claims = u.claim

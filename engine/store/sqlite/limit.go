@@ -125,9 +125,9 @@ func (l *limited) due() (int64, error) {
 	}
 	q := l.use(qNextOpening)
 	q.text(l.queue)
+	q.int(l.now)
 	if q.step() {
-		// What is open already and gave nothing waits for something else.
-		if at := q.colInt(0); at > l.now && (due == 0 || at < due) {
+		if at := q.colInt(0); at != 0 && (due == 0 || at < due) {
 			due = at
 		}
 	}

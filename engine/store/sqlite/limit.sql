@@ -6,7 +6,8 @@ SELECT gate FROM openings INDEXED BY openings_due WHERE queue = ?1 AND open_at <
 SELECT 1 FROM openings WHERE queue = ?1 LIMIT 1
 
 -- name: next_opening
-SELECT min(open_at) FROM openings INDEXED BY openings_due WHERE queue = ?1
+-- ?1 queue, ?2 now: what is open already and gave nothing waits for something else
+SELECT min(open_at) FROM openings INDEXED BY openings_due WHERE queue = ?1 AND open_at > ?2
 
 -- name: open_gate
 -- ?1 queue, ?2 gate, ?3 open_at

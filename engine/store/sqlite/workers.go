@@ -75,7 +75,7 @@ func (s *Store) Renew(ctx context.Context, p store.RenewParams) (store.RenewResu
 			if err != nil {
 				return err
 			}
-			if !held {
+			if !held && ref.Worker == p.Worker {
 				taken, err := tx.takenByCancel(ref)
 				if err != nil {
 					return err

@@ -462,6 +462,29 @@ var limitTests = []test{
 			e.Fatalf("claimed %d after 10 s, want 1", n)
 		}
 	}},
+	{"a gate that is open for nobody hides no rate that is due later", func(e *env) {
+		e.register("w")
+		a := store.EnqueueParams{Tenant: "a", Gate: limit.JobGate(jobA)}
+		first, second := e.add(a), e.add(a)
+		e.wantClaim("one", e.claimUnder("w", 5, capped(1)), first)
+		e.finish(e.runOf(first), job.Completed, job.Done) // the gate is open
+		l := capped(1)
+		l.PerTenant, l.Jobs["rated"] = 1, limit.Job{Rate: limit.Rate{Limit: 1, Per: 20 * time.Second}}
+		free := e.add(store.EnqueueParams{Tenant: "a", Job: "free", Priority: -1})
+		e.wantClaim("the tenant's one", e.claimUnder("w", 1, l), free)
+		b := e.add(store.EnqueueParams{Tenant: "b", Job: "rated", Priority: -1})
+		c := e.add(store.EnqueueParams{Tenant: "c", Job: "rated"})
+		e.wantClaim("one start", e.claimUnder("w", 1, l), b)
+		for range 2 {
+			res := e.claimAll("w", store.QueueLimit{Queue: queueA, Limit: 5, Limits: l})
+			if len(res.Runs) != 0 {
+				e.Fatalf("claimed %v beside %s and %s", ids(res.Runs), second, c)
+			}
+			if due := res.NextDue.Sub(res.Now); res.NextDue.IsZero() || due > 20*time.Second {
+				e.Fatalf("due again at %s, now %s; a start is allowed in 20 s", res.NextDue, res.Now)
+			}
+		}
+	}},
 	// (L12)
 	{"what a gate holds up spends no rate", func(e *env) {
 		e.register("w")

@@ -196,10 +196,10 @@ func (x *limitModel) rateOf(r *limitRun, q *limit.Queue) string {
 	return "queue " + r.queue
 }
 
-func (x *limitModel) claimSome() {
-	i := x.rand.IntN(2)
+func (x *limitModel) claimSome() { x.claimOf(x.rand.IntN(2), 1+x.rand.IntN(6)) }
+
+func (x *limitModel) claimOf(i, want int) {
 	queue, q := fmt.Sprintf("q%d", i), x.limits[i]
-	want := 1 + x.rand.IntN(6)
 	for range 100 {
 		res := x.claimAll(x.worker, store.QueueLimit{Queue: queue, Limit: want, Limits: q})
 		if res.WorkerGone {
@@ -295,14 +295,22 @@ func (x *limitModel) end() {
 }
 
 func (x *limitModel) cancelOne() {
-	live := x.some(func(*limitRun) bool { return true })
+	holders := x.rand.IntN(2) == 0 // few of many
+	live := x.some(func(r *limitRun) bool { return !holders || r.gate != "" })
 	if len(live) == 0 {
 		return
 	}
 	if _, err := x.db.Cancel(x.ctx, store.CancelParams{ID: live[0]}); err != nil {
 		x.Fatal(err)
 	}
+	i := 0
+	if x.runs[live[0]].queue == "q1" {
+		i = 1
+	}
 	x.gone(live[0])
+	if holders {
+		x.claimOf(i, 50) // or the next end tells claims what this should have
+	}
 }
 
 func (x *limitModel) setPauses() {

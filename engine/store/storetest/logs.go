@@ -118,6 +118,19 @@ var logTests = []test{
 		e.settle(store.SettleParams{Ref: refOf(again), Outcome: job.Completed, To: job.Done, Output: []byte("1"), Log: long})
 		e.wantLogs(r.ID, 691, "692:2 693:2 694:2") // each is a little more than a quarter
 	}},
+	{"lines are counted on after those of the claims before are all pushed out", func(e *env) {
+		r := e.start("w", store.EnqueueParams{})
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Retried, To: job.Ready, Log: e.lines(1, 6)})
+		again := e.claimOne("w")
+		long := e.lines(1, 1)
+		long[0].Text = strings.Repeat("x", job.MaxLogBytes)
+		e.saveLogs(store.LogParams{Ref: refOf(again), Lines: long})
+		e.wantLogs(r.ID, 7, "")
+		e.saveLogs(store.LogParams{Ref: refOf(again), Lines: e.lines(2, 3)})
+		e.wantLogs(r.ID, 7, "8:2 9:2")
+		e.settle(store.SettleParams{Ref: refOf(again), Outcome: job.Completed, To: job.Done, Output: []byte("1"), Log: e.lines(4, 4)})
+		e.wantLogs(r.ID, 7, "8:2 9:2 10:2")
+	}},
 	{"lines go with their run", func(e *env) {
 		r := e.start("w", store.EnqueueParams{})
 		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Completed, To: job.Done, Retention: time.Second, Log: e.lines(1, 3)})

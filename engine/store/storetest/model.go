@@ -21,6 +21,8 @@ type model struct {
 
 	schedules map[string]*store.Schedule
 	events    []job.Event // that are not purged, in the order of their places
+	pauses    map[pauseKey]store.Pause
+	rates     map[rateKey]int64
 }
 
 type modelRun struct {
@@ -31,12 +33,15 @@ type modelRun struct {
 	worker   map[int64]string    // who held which claim
 	taken    map[int64]bool      // claims that a cancel ended, to have the run undone
 	parked   parked
+	holds    string // gate that its last claim passed under a limit
+	counted  bool   // that claim was under a limit of its tenant
+	log      modelLog
 }
 
 type modelWorker struct{ expires time.Time }
 
 func newModel() *model {
-	return &model{runs: map[string]*modelRun{}, workers: map[string]*modelWorker{}, purged: map[string]bool{}, schedules: map[string]*store.Schedule{}}
+	return &model{runs: map[string]*modelRun{}, workers: map[string]*modelWorker{}, purged: map[string]bool{}, schedules: map[string]*store.Schedule{}, pauses: map[pauseKey]store.Pause{}, rates: map[rateKey]int64{}}
 }
 
 func (m *model) holder(jobName, tenant, key string) *modelRun {
@@ -73,7 +78,7 @@ func (m *model) enqueue(batch []store.EnqueueParams) []store.EnqueueResult {
 		m.runs[p.ID] = &modelRun{
 			Run: job.Run{
 				ID: p.ID, Job: p.Job, Queue: p.Queue, Tenant: p.Tenant, Key: p.Key, State: state, Priority: p.Priority,
-				MaxAttempts: p.MaxAttempts, Input: p.Input, Parent: p.Parent, EnqueuedBy: p.EnqueuedBy, RunAt: runAt, CreatedAt: m.now,
+				MaxAttempts: p.MaxAttempts, Gate: p.Gate, Input: p.Input, Parent: p.Parent, EnqueuedBy: p.EnqueuedBy, RunAt: runAt, CreatedAt: m.now,
 			},
 			settled: map[int64]time.Time{}, worker: map[int64]string{}, taken: map[int64]bool{},
 		}
@@ -148,15 +153,20 @@ func (m *model) claim(worker string, ql store.QueueLimit, got []job.Run) (proble
 		}
 		r := byTenant[g.Tenant][0]
 		byTenant[g.Tenant] = byTenant[g.Tenant][1:]
-		r.State, r.Worker, r.ClaimedAt = job.Running, worker, m.now
-		r.Attempt++
-		r.Claims++
-		r.worker[r.Claims] = worker
-		if r.StartedAt.IsZero() {
-			r.StartedAt = m.now
-		}
+		m.begin(r, worker)
 	}
 	return ""
+}
+
+// begin begins an attempt.
+func (m *model) begin(r *modelRun, worker string) {
+	r.State, r.Worker, r.ClaimedAt, r.holds, r.counted = job.Running, worker, m.now, "", false
+	r.Attempt++
+	r.Claims++
+	r.worker[r.Claims] = worker
+	if r.StartedAt.IsZero() {
+		r.StartedAt = m.now
+	}
 }
 
 func (m *model) held(ref job.Ref) *modelRun {
@@ -233,6 +243,7 @@ func (m *model) settle(p store.SettleParams) store.SettleResult {
 		runAt, ok := r.settled[p.Ref.Claim]
 		return store.SettleResult{Landed: ok, RunAt: runAt}
 	}
+	m.log(r, p.Ref.Claim, p.Log)
 	var saved store.StepResult
 	if p.Step != nil {
 		saved = m.saveStep(r, *p.Step)

@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,11 +53,20 @@ func (x *random) enqueueFor() {
 		if x.odds(4) {
 			continue // something may be in the way
 		}
-		p.Key, p.Delay = "", 0
+		p.Key, p.Delay, p.Gate = "", 0, ""
+	}
+	if x.limits[queue] != nil {
+		for i := range batch { // what an enqueuer leaves to claims
+			batch[i].Worker = ""
+		}
 	}
 	idle := x.m.alive(worker)
-	for _, r := range x.m.runs {
-		idle = idle && !(r.Queue == queue && x.m.due(r))
+	for id, r := range x.m.runs {
+		// What is set aside is in nobody's way.
+		idle = idle && !(r.Queue == queue && x.m.due(r) && (!x.loose || x.get(id).Blocked == ""))
+	}
+	for _, p := range batch {
+		idle = idle && !x.m.pausedRun(&modelRun{Run: job.Run{Queue: queue, Job: p.Job, Tenant: p.Tenant}})
 	}
 	got, err := x.db.Enqueue(x.ctx, batch)
 	if err != nil {
@@ -77,11 +85,8 @@ func (x *random) enqueueFor() {
 		want[i].State = job.Running
 	}
 	if len(begun) > 0 {
-		slices.SortFunc(begun, func(a, b job.Run) int {
-			return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
-		})
-		if problem := x.m.claim(worker, store.QueueLimit{Queue: queue, Limit: len(begun)}, begun); problem != "" {
-			x.Fatalf("runs handed over: %s: %v", problem, ids(begun))
+		for _, r := range begun {
+			x.m.begin(x.m.runs[r.ID], worker)
 		}
 		for _, r := range begun {
 			x.same(x.m.runs[r.ID].Run, r)
@@ -95,6 +100,10 @@ func (x *random) enqueueFor() {
 }
 
 func (x *random) claimSome() {
+	if x.loose {
+		x.claimSomeUnder()
+		return
+	}
 	worker := x.anyWorker()
 	ql := store.QueueLimit{Queue: pick(x, "q1", "q2"), Limit: x.rand.IntN(7)}
 	res := x.claimAll(worker, ql)
@@ -109,8 +118,14 @@ func (x *random) claimSome() {
 		x.same(x.m.runs[r.ID].Run, r)
 		x.claims[r.ID] = append(x.claims[r.ID], refOf(r))
 	}
+	x.nextDue(ql.Queue, res)
+}
+
+// nextDue checks that a claim tells of all that will be due.
+func (x *random) nextDue(queue string, res store.ClaimResult) {
+	x.Helper()
 	for _, r := range x.m.runs {
-		if r.Queue == ql.Queue && (r.State == job.Delayed || r.State == job.Suspended) && r.RunAt.After(x.m.now) {
+		if r.Queue == queue && (r.State == job.Delayed || r.State == job.Suspended) && r.RunAt.After(x.m.now) && !x.m.isPaused(store.PauseQueue, queue) {
 			if res.NextDue.IsZero() || res.NextDue.After(r.RunAt) {
 				x.Fatalf("next due is %s, run %s is due at %s", res.NextDue, r.ID, r.RunAt)
 			}
@@ -208,6 +223,9 @@ func (x *random) someSettles() (batch []store.SettleParams) {
 		}
 		if x.odds(4) {
 			p.Enqueue = x.newRuns(2)
+		}
+		if x.odds(4) {
+			p.Log = x.someLines(p.Ref)
 		}
 		batch = append(batch, p)
 	}
@@ -320,8 +338,17 @@ func (x *random) reclaimSome() {
 
 func (x *random) cancelOne() {
 	p := store.CancelParams{ID: x.anyRun(), Reason: pick(x, "", "because"), Retention: pick(x, 0, 20*time.Second), NoCompensate: x.odds(4)}
+	if x.odds(2) {
+		p.ID = x.anyRef().RunID // one that runs
+	}
+	held := ""
+	if r := x.m.runs[p.ID]; r != nil && r.State == job.Running && r.holds != "" {
+		held = r.Queue
+	}
 	_, err := x.db.Cancel(x.ctx, p)
-	x.same(x.m.cancel(p), abi.CodeOf(err))
+	if x.same(x.m.cancel(p), abi.CodeOf(err)); held != "" {
+		x.lookAt(held)
+	}
 }
 
 func (x *random) letGoOne() {

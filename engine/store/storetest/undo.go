@@ -174,6 +174,10 @@ var undoTests = []test{
 			if res := e.renew(how, refOf(r)); len(res.Lost) != 1 || res.Lost[0].State != job.Cancelled {
 				e.Errorf("the renewal answered %+v", res)
 			}
+			// Who did not hold it hears what it is.
+			if res := e.renew("w "+how, refOf(r)); len(res.Lost) != 1 || res.Lost[0].State != job.Suspended {
+				e.Errorf("a stranger's renewal answered %+v", res)
+			}
 			_, err := e.db.Promote(e.ctx, store.PromoteParams{ID: r.ID})
 			e.wantRefused(err, job.CodeNotPromotable)
 			if runs := e.claim("w "+how, 1); len(runs) != 0 {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,7 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
+
+	"github.com/spf13/cobra"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/abitest"
@@ -105,4 +109,68 @@ func TestTheCommandPublishesWhatTheClientWould(t *testing.T) {
 		t.Fatal(err)
 	}
 	try("data, of a file", engine.Event{Topic: "t", Payload: []byte(payloads["1 MiB and a byte"])}, "--data=@"+large)
+}
+
+// What the command enqueues is refused with the code that the Go client has for it,
+// or is a run that has all of it, to the byte.
+func TestTheCommandEnqueuesWhatTheClientWould(t *testing.T) {
+	f, other := newFront(t, ""), newFront(t, "")
+	enter := func(f *front, do func(ctx context.Context, o opened) error) {
+		e := &env{Params: Params{Getenv: func(name string) string { return map[string]string{"RUNNER_DATABASE_URL": f.url}[name] }}}
+		if err := e.withStore(context.Background(), &target{cmd: &cobra.Command{}, file: filepath.Join(f.dir, "jobs.toml")}, do); err != nil {
+			t.Fatal(err)
+		}
+	}
+	enter(other, func(ctx context.Context, client opened) error {
+		enter(f, func(_ context.Context, kept opened) error {
+			try := func(what string, r engine.Request, args ...string) {
+				t.Helper()
+				_, err := client.client.Enqueue(ctx, r)
+				want := abi.CodeOf(err)
+				all := append([]string{"enqueue", "-f", filepath.Join(f.dir, "jobs.toml")}, args...)
+				code, stdout, stderr := f.run(append(all, "--", r.Job)...)
+				if flaw := check(code, stdout, stderr); flaw != "" {
+					t.Errorf("%s: %s\n%.300q", what, flaw, stderr)
+				}
+				if got := refusedWith.FindString(stderr); got != want && !(got == codeUsage && want != "") || (code == exitOK) != (want == "") {
+					t.Errorf("%s: exit code %d and %q, and the client refuses with %q\n%.300q", what, code, got, want, stderr)
+				}
+				if code != exitOK || err != nil {
+					return
+				}
+				run, err := kept.store.Get(ctx, strings.TrimSpace(stdout))
+				if err != nil || r.Input != nil && string(run.Input) != string(r.Input) || r.Key != "" && run.Key != r.Key || run.Tenant != r.Tenant || r.EnqueuedBy != "" && run.EnqueuedBy != r.EnqueuedBy ||
+					r.Priority != nil && run.Priority != *r.Priority || r.MaxAttempts != 0 && run.MaxAttempts != r.MaxAttempts || !r.RunAt.IsZero() && !run.RunAt.Equal(r.RunAt.Truncate(time.Millisecond)) ||
+					r.Delay != 0 && run.RunAt.Sub(run.CreatedAt) != r.Delay.Truncate(time.Millisecond) && r.Delay >= time.Millisecond {
+					t.Errorf("%s: the run is %.300q, %v", what, fmt.Sprintf("%+v", run), err)
+				}
+			}
+			texts := abitest.HostileTexts()
+			for _, name := range slices.Sorted(maps.Keys(texts)) {
+				s := texts[name]
+				try("job, "+name, engine.Request{Job: s})
+				try("key, "+name, engine.Request{Job: "free", Key: s}, "--key="+s)
+				try("tenant, "+name, engine.Request{Job: "free", Tenant: s}, "--tenant="+s)
+				try("by, "+name, engine.Request{Job: "free", EnqueuedBy: s}, "--by="+s)
+			}
+			inputs := abitest.HostileJSON()
+			for _, name := range slices.Sorted(maps.Keys(inputs)) {
+				try("input, "+name, engine.Request{Job: "free", Input: []byte(inputs[name])}, "--input="+inputs[name])
+			}
+			for _, n := range abitest.HostileNumbers() {
+				p := int(n)
+				try(fmt.Sprint("priority ", n), engine.Request{Job: "free", Priority: &p}, fmt.Sprint("--priority=", n))
+				if n != 0 { // which the command refuses, and the client takes for the job's own
+					try(fmt.Sprint("attempts ", n), engine.Request{Job: "free", MaxAttempts: p}, fmt.Sprint("--attempts=", n))
+				}
+			}
+			for _, at := range abitest.HostileInstants() {
+				if y := at.Year(); y >= 0 && y <= 9999 {
+					try(fmt.Sprint("run-at ", at), engine.Request{Job: "free", RunAt: at}, "--run-at="+at.Format(time.RFC3339Nano))
+				}
+			}
+			return nil
+		})
+		return nil
+	})
 }

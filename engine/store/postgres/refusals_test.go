@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/abi/abitest"
+	"github.com/jobrunner/runner/abi/wire"
 	"github.com/jobrunner/runner/engine/internal/sqltext"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -76,6 +78,97 @@ func FuzzSQLRefusesTheEventsThatGoRefuses(f *testing.F) {
 		}
 		if code != abi.CodeOf(want) {
 			t.Fatalf("%q, %q, %q, %q, %q, %d: SQL says %v, and Go %v", topic, key, tenant, by, payload, keep, got, want)
+		}
+	})
+}
+
+// Of JSON that is nearly right, or nearly wrong, SQL says what Go says: with keys that
+// are the same by another spelling, and texts that look like structure.
+func TestSQLReadsJSONAsGoDoes(t *testing.T) {
+	pieces := []string{
+		"a", "A", `\u0061`, `\u0041`, "b", `\ud83d\ude00`, "\U0001f600", `\uD83D\uDE00`, `\ud83d`, `\ude00`, `\ud83d\ud83d`, `\u0000`, `\\`, `\"`, `\/`, "/", `\n`, `\u000a`, `\u005c`, `\u0022`, `\\u0061`,
+		":", "{", "}", "[", "]", ",", " ", "é", `\u00e9`, "e\u0301", "\ufffd", `\ufffd`, `\t`, "\u00a0", "\u2028", "'", "--", "$", "%", "x1", `\ud800\u0061`,
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	text := func() string {
+		var b strings.Builder
+		b.WriteByte('"')
+		for range r.IntN(4) {
+			b.WriteString(pieces[r.IntN(len(pieces))])
+		}
+		b.WriteByte('"')
+		return b.String()
+	}
+	space := func() string { return []string{"", "", "", " ", "\n", "\t ", "\r"}[r.IntN(7)] }
+	var value func(depth int) string
+	value = func(depth int) string {
+		kind := r.IntN(8)
+		if depth == 0 {
+			kind = r.IntN(4)
+		}
+		var b strings.Builder
+		switch kind {
+		case 0, 1:
+			return text()
+		case 2:
+			return []string{"0", "-0", "1e9", "1E-2", "0.5", "123456789012345678901234567890", "1e400"}[r.IntN(7)]
+		case 3:
+			return []string{"true", "false", "null"}[r.IntN(3)]
+		case 4, 5:
+			b.WriteByte('[')
+			for i := range r.IntN(4) {
+				if i > 0 {
+					b.WriteByte(',')
+				}
+				b.WriteString(space() + value(depth-1) + space())
+			}
+			return b.String() + "]"
+		}
+		b.WriteByte('{')
+		for i := range r.IntN(5) {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString(space() + text() + space() + ":" + space() + value(depth-1) + space())
+		}
+		return b.String() + "}"
+	}
+	const all = 20_000
+	texts := make([]string, all)
+	for i := range texts {
+		s := space() + value(r.IntN(5)) + space()
+		if at := r.IntN(len(s)); i%4 == 0 { // one byte less, or one that was there once more
+			if cut := s[:at] + s[at+1:]; utf8.ValidString(cut) {
+				s = cut
+			} else if twice := s[:at] + s[at:at+1] + s[at:]; utf8.ValidString(twice) {
+				s = twice
+			}
+		}
+		texts[i] = s
+	}
+	cfg := migrated(t, Config{})
+	connected(t, cfg.URL, func(c *pgx.Conn) {
+		rows, err := c.Query(t.Context(), cfg.dialect().fill(`SELECT coalesce(array_to_string({schema}.queue_json_refusal('X_INVALID', 'it', u.t, true), '; '), '')
+			FROM unnest($1::text[]) WITH ORDINALITY u(t, n) ORDER BY n`), texts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		says, err := pgx.CollectRows(rows, pgx.RowTo[string])
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken := 0
+		for i, s := range texts {
+			want := wire.CheckJSON([]byte(s), abi.MaxInput)
+			if (says[i] == "") != (want == nil) {
+				t.Errorf("%s: SQL says %q, and Go %v", s, says[i], want)
+			}
+			if want == nil {
+				taken++
+			}
+		}
+		if taken < all/4 || taken > all*9/10 {
+			t.Errorf("%d of %d were taken", taken, all)
 		}
 	})
 }

@@ -77,7 +77,7 @@ type RunScheduleParams struct {
 // occurrence: the runs have the keys that their jobs give them, so that a live
 // run stands for one of the same key, and neither a pause nor a live run of an
 // occurrence is in the way. Results are in the order of the declaration.
-// Errors: X_SCHEDULE_NOT_FOUND; as EnqueueMany.
+// Errors: X_SCHEDULE_NOT_FOUND, X_INVALID for an occurrence that none is; as EnqueueMany.
 func (c *Client) RunSchedule(ctx context.Context, p RunScheduleParams) ([]Result, error) {
 	d := c.queue.Manifest().Schedules[p.Name]
 	if d == nil {
@@ -90,6 +90,13 @@ func (c *Client) RunSchedule(ctx context.Context, p RunScheduleParams) ([]Result
 			return nil, err
 		}
 		at = now
+	}
+	if !store.Within(at).Equal(at) {
+		return nil, &abi.Error{
+			Code:    job.CodeInvalid,
+			Message: fmt.Sprintf("schedule %s has no occurrence at %s", p.Name, at.UTC().Format(time.RFC3339)),
+			Fix:     "say one from 1970 on and before 9000, or leave it out for now",
+		}
 	}
 	requests := make([]Request, len(d.Enqueue))
 	for i := range d.Enqueue {

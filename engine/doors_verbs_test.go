@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/jobrunner/runner/abi/abitest"
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/store"
 	pgoutbox "github.com/jobrunner/runner/engine/store/postgres/outbox"
 )
@@ -318,6 +320,37 @@ func TestWhateverAnOperatorCountsIsBoundedOrRefused(t *testing.T) {
 	for i, d := range desks {
 		if after := d.runs(); after != before[i] {
 			t.Errorf("the runs of store %d are now\n%s", i, after)
+		}
+	}
+}
+
+// An occurrence that somebody names is told to the runs as it was said, or refused.
+func TestAnyOccurrenceIsToldOrRefused(t *testing.T) {
+	h := newHouse(t)
+	h.m.Schedules = map[string]*manifest.Schedule{"nightly": {
+		Name: "nightly", Zone: time.UTC, Enqueue: []manifest.ScheduledRun{{Job: "free", Input: []byte(`["{occurrence}",{occurrence.unix_ms}]`)}},
+	}}
+	for _, at := range abitest.HostileInstants() {
+		var codes [2]string
+		for i, db := range []store.Store{h.file, h.server} {
+			res, err := h.client(db).RunSchedule(t.Context(), engine.RunScheduleParams{Name: "nightly", Occurrence: at})
+			if err != nil {
+				var flaws []string
+				if codes[i], flaws = refusal(err); len(flaws) > 0 {
+					t.Errorf("%v (store %d): %s", at, i, strings.Join(flaws, "; "))
+				}
+				continue
+			}
+			run, err := db.Get(t.Context(), res[0].ID)
+			h.must(err)
+			var said []any
+			h.must(json.Unmarshal(run.Input, &said))
+			if got, err := time.Parse(time.RFC3339, said[0].(string)); err != nil || !got.Equal(at.Truncate(time.Second)) || said[1] != float64(at.UnixMilli()) {
+				t.Errorf("%v (store %d): the input is %s", at, i, run.Input)
+			}
+		}
+		if codes[0] != codes[1] {
+			t.Errorf("%v: %q on SQLite, %q on Postgres", at, codes[0], codes[1])
 		}
 	}
 }

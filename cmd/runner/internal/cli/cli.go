@@ -62,7 +62,6 @@ func Main(p Params) int {
 	root := newRoot(e)
 	root.SetArgs(p.Args)
 	root.SetIn(p.Stdin)
-	root.SetOut(answer)
 	root.SetErr(p.Stderr)
 	code := exitOK
 	if err := safely(func() error { return root.ExecuteContext(context.Background()) }); err != nil {
@@ -161,6 +160,7 @@ Without a database URL everything is kept, durably, in one SQLite file.`,
 	for _, c := range commands(e) {
 		root.AddCommand(c)
 	}
+	root.SetOut(e.Stdout) // before the commands of completion take it
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
 		if c.Name() == "completion" {

@@ -133,6 +133,12 @@ type enqueuedView struct {
 	State   job.State `json:"state"`
 }
 
+// linesView is the answer to --input-lines as JSON.
+type linesView struct {
+	Enqueued int `json:"enqueued"`
+	Deduped  int `json:"deduped"`
+}
+
 func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
 	res, err := o.client.Enqueue(ctx, r)
 	if err != nil {
@@ -182,7 +188,7 @@ func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engi
 		return err
 	}
 	if e.json {
-		return printJSON(e.Stdout, map[string]int{"enqueued": enqueued, "deduped": deduped})
+		return printJSON(e.Stdout, linesView{Enqueued: enqueued, Deduped: deduped})
 	}
 	_, err = fmt.Fprintf(e.Stdout, "%s enqueued, %d deduped\n", count(enqueued, "run"), deduped)
 	return err

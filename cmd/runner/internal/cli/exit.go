@@ -78,6 +78,7 @@ var cannot = map[string]bool{
 	job.CodePageInvalid:         true,
 	app.CodeDatabaseURL:         true,
 	app.CodeListen:              true,
+	app.CodeNotPostgres:         true,
 	manifest.CodeFile:           true,
 	module.CodeCache:            true,
 }

@@ -51,7 +51,7 @@ With --json the lines are one document, or with --follow a document each.`, job.
 				return err
 			}
 			if e.json {
-				return printJSON(e.Stdout, map[string]any{"lines": viewLog(res.Lines), "dropped": res.Dropped})
+				return printJSON(e.Stdout, logsView{Logs: viewLog(res.Lines), Dropped: res.Dropped})
 			}
 			e.sayDropped(res.Dropped)
 			return e.printLog(run, res.Lines)
@@ -145,6 +145,12 @@ type logView struct {
 	Level   string    `json:"level"`
 	Step    string    `json:"step,omitempty"`
 	Text    string    `json:"text"`
+}
+
+// logsView is what is kept of what a run's handler logged, as JSON.
+type logsView struct {
+	Logs    []logView `json:"logs"`
+	Dropped int64     `json:"logs_dropped"`
 }
 
 func viewLog(lines []job.LogLine) []logView {

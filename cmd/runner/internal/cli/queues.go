@@ -32,7 +32,7 @@ meanwhile. What is running goes on, and what waits is counted as before.`,
 
 // queueView is a queue as JSON.
 type queueView struct {
-	Queue     string     `json:"queue"`
+	Name      string     `json:"name"`
 	Ready     int64      `json:"ready"`
 	Delayed   int64      `json:"delayed"`
 	Suspended int64      `json:"suspended"`
@@ -40,6 +40,12 @@ type queueView struct {
 	Dead      int64      `json:"dead"`
 	OldestDue time.Time  `json:"oldest_due,omitzero"`
 	Paused    *pauseView `json:"paused,omitempty"`
+}
+
+// queuesView is all queues and pauses as JSON.
+type queuesView struct {
+	Queues []queueView `json:"queues"`
+	Pauses []pauseView `json:"pauses"`
 }
 
 // pauseView is a pause as JSON.
@@ -96,27 +102,27 @@ func queueViews(stats store.Stats, pauses []store.Pause) []queueView {
 	views := []queueView{}
 	for _, q := range stats.Queues {
 		views = append(views, queueView{
-			Queue: q.Queue, Ready: q.Ready, Delayed: q.Delayed, Suspended: q.Suspended, Running: q.Running, Dead: q.Dead, OldestDue: q.OldestDue,
+			Name: q.Queue, Ready: q.Ready, Delayed: q.Delayed, Suspended: q.Suspended, Running: q.Running, Dead: q.Dead, OldestDue: q.OldestDue,
 		})
 	}
 	for _, p := range livePauses(pauses) {
 		if p.Kind != store.PauseQueue {
 			continue
 		}
-		i := slices.IndexFunc(views, func(v queueView) bool { return v.Queue == p.Name })
+		i := slices.IndexFunc(views, func(v queueView) bool { return v.Name == p.Name })
 		if i < 0 {
 			i = len(views)
-			views = append(views, queueView{Queue: p.Name})
+			views = append(views, queueView{Name: p.Name})
 		}
 		views[i].Paused = &p
 	}
-	slices.SortFunc(views, func(a, b queueView) int { return strings.Compare(a.Queue, b.Queue) })
+	slices.SortFunc(views, func(a, b queueView) int { return strings.Compare(a.Name, b.Name) })
 	return views
 }
 
 func (e *env) printQueues(queues []queueView, pauses []pauseView, now time.Time) error {
 	if e.json {
-		return printJSON(e.Stdout, map[string]any{"queues": queues, "pauses": pauses})
+		return printJSON(e.Stdout, queuesView{Queues: queues, Pauses: pauses})
 	}
 	t := table{head: []string{"QUEUE", "READY", "DELAYED", "SUSPENDED", "RUNNING", "DEAD", "OLDEST", "PAUSED"}}
 	count := func(n int64) string { return strconv.FormatInt(n, 10) }
@@ -128,7 +134,7 @@ func (e *env) printQueues(queues []queueView, pauses []pauseView, now time.Time)
 		if q.Paused != nil {
 			paused = "by " + q.Paused.By
 		}
-		t.row(q.Queue, count(q.Ready), count(q.Delayed), count(q.Suspended), count(q.Running), count(q.Dead), oldest, paused)
+		t.row(q.Name, count(q.Ready), count(q.Delayed), count(q.Suspended), count(q.Running), count(q.Dead), oldest, paused)
 	}
 	t.print(e.Stdout, e.out, nil)
 	if len(pauses) == 0 {

@@ -84,10 +84,9 @@ func viewFailure(f job.Failure) *job.Failure {
 // historyView is a run with its timeline as JSON.
 type historyView struct {
 	runView
+	logsView
 	Attempts []attemptView `json:"attempts"`
 	History  []stepView    `json:"history"`
-	Logs     []logView     `json:"logs"`
-	Dropped  int64         `json:"logs_dropped,omitempty"`
 	Audit    []auditView   `json:"audit"`
 	Children []runView     `json:"children"` // newest first
 	More     bool          `json:"more_children,omitempty"`

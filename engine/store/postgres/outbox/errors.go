@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/puddle/v2"
@@ -80,7 +82,8 @@ func plain(err error) string {
 	var ce *pgconn.ConnectError
 	if errors.As(err, &ce) {
 		if inner := ce.Unwrap(); inner != nil {
-			return inner.Error()
+			// With and without TLS it fails alike, as often as not.
+			return strings.Join(slices.Compact(strings.Split(inner.Error(), "\n")), "\n")
 		}
 	}
 	return err.Error()

@@ -23,7 +23,7 @@ type Run struct {
 	Gate        string // limit that its enqueuer put it under, as package limit names it; "" is none
 	Blocked     string // gate that a ready run waits behind; "" is none
 	State       State
-	Priority    int // lower first, -100 to 100
+	Priority    int // lower first, -100 to 100, or AgedPriority
 	Attempt     int // counted attempts, the current one included
 	MaxAttempts int
 	Claims      int64 // claim ordinal; never reset
@@ -45,6 +45,10 @@ type Run struct {
 	FinishedAt  time.Time // zero while live
 	ExpiresAt   time.Time // when a finished run may be purged; zero while live
 }
+
+// Aged reports whether the run goes before every priority, since it waited long. What
+// it was enqueued with is not kept.
+func (r *Run) Aged() bool { return r.Priority == AgedPriority }
 
 // Failure is what a store keeps of a failed attempt.
 type Failure struct {
@@ -84,5 +88,8 @@ const (
 	MaxStack       = 8 << 10
 	MinPriority    = -100
 	MaxPriority    = 100
-	MostAttempts   = 10_000
+	// AgedPriority is that of a run which has been ready for its queue's age_after:
+	// before every priority that can be asked for, so that it is known from them.
+	AgedPriority = MinPriority - 1
+	MostAttempts = 10_000
 )

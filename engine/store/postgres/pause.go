@@ -94,14 +94,14 @@ func (s *Store) Age(ctx context.Context, p store.AgeParams) (aged int, err error
 	if p.Limit == 0 {
 		p.Limit = 1000
 	}
-	args := []any{enc(p.Queue), max(p.Waited.Milliseconds(), 1), p.Limit, int16(job.MinPriority), agedLanes}
+	args := []any{enc(p.Queue), max(p.Waited.Milliseconds(), 1), p.Limit, int16(job.AgedPriority), agedLanes}
 	err = s.write(ctx, func(q queryer) error {
 		aged = 0
 		return s.run(ctx, q, call{st: qAge, args: args, scan: func(r *row) error {
 			aged++
 			tenant := r.text()
 			if r.text() != stateBlocked {
-				s.claims.lower(p.Queue, tenant, job.MinPriority, r.time())
+				s.claims.lower(p.Queue, tenant, job.AgedPriority, r.time())
 			}
 			return nil
 		}})

@@ -149,7 +149,7 @@ func (s *Store) Age(ctx context.Context, p store.AgeParams) (aged int, err error
 			q.int(l.priority)
 			q.int(due)
 			q.int(int64(p.Limit - aged))
-			q.int(job.MinPriority)
+			q.int(job.AgedPriority)
 			if err := q.exec(); err != nil {
 				return err
 			}
@@ -158,7 +158,7 @@ func (s *Store) Age(ctx context.Context, p store.AgeParams) (aged int, err error
 		for _, seq := range behind[:min(len(behind), p.Limit-aged)] {
 			q := tx.use(qAgeBlocked)
 			q.int(seq)
-			q.int(job.MinPriority)
+			q.int(job.AgedPriority)
 			if err := q.exec(); err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func (s *Store) Age(ctx context.Context, p store.AgeParams) (aged int, err error
 }
 
 func (c *conn) oldLanes(queue string, due int64, most int) (out []oldLane, err error) {
-	at := oldLane{priority: job.MinPriority - 1}
+	at := oldLane{priority: job.AgedPriority - 1}
 	for len(out) < most {
 		q := c.use(qNextLane)
 		q.text(queue)
@@ -185,7 +185,7 @@ func (c *conn) oldLanes(queue string, due int64, most int) (out []oldLane, err e
 		if err := q.end(); err != nil || !found {
 			return out, err
 		}
-		if first <= due && at.priority > job.MinPriority {
+		if first <= due && at.priority > job.AgedPriority {
 			out = append(out, at)
 		}
 	}
@@ -195,7 +195,7 @@ func (c *conn) oldLanes(queue string, due int64, most int) (out []oldLane, err e
 func (c *conn) oldBehind(queue string, due int64, most int) (out []int64, err error) {
 	q := c.use(qOldBehind)
 	q.text(queue)
-	q.int(job.MinPriority)
+	q.int(job.AgedPriority)
 	q.int(due)
 	q.int(int64(most))
 	for q.step() {

@@ -137,18 +137,19 @@ var pauseTests = []test{
 		old := e.add(store.EnqueueParams{Priority: 50})
 		older := e.add(store.EnqueueParams{Priority: 100, Tenant: "t"})
 		behind := e.add(store.EnqueueParams{Priority: 70, Gate: limit.JobGate(jobA)})
+		first := e.add(store.EnqueueParams{Job: "free", Priority: job.MinPriority, Tenant: "u"})
 		free := &limit.Queue{Jobs: map[string]limit.Job{"other": {Concurrency: 1}, jobA: {Concurrency: 1}}}
 		_ = free
 		e.db.Advance(10 * time.Second)
 		young := e.add(store.EnqueueParams{Job: "free", Priority: -50})
-		for _, want := range []int{3, 0} {
+		for _, want := range []int{4, 0} {
 			n, err := e.db.Age(e.ctx, store.AgeParams{Queue: queueA, Waited: 8 * time.Second})
 			if err != nil || n != want {
 				e.Fatalf("aged %d, %v, want %d", n, err, want)
 			}
 		}
-		for _, id := range []string{old, older, behind} {
-			if r := e.get(id); r.Priority != job.MinPriority {
+		for _, id := range []string{old, older, behind, first} {
+			if r := e.get(id); !r.Aged() {
 				e.Fatalf("run %s has priority %d", id, r.Priority)
 			}
 		}
@@ -175,7 +176,7 @@ var pauseTests = []test{
 		if n, err := e.db.Age(e.ctx, store.AgeParams{Queue: queueA, Waited: 5 * time.Second}); err != nil || n != 2 {
 			e.Fatalf("aged %d, %v, want the others", n, err)
 		}
-		e.add(store.EnqueueParams{Priority: -100})
+		e.add(store.EnqueueParams{Priority: job.MinPriority})
 		for _, id := range want {
 			if r := e.claimOne("w"); r.ID != id {
 				e.Fatalf("claimed %s, want %s", r.ID, id)

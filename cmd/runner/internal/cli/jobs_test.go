@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +26,32 @@ func TestDueOf(t *testing.T) {
 	} {
 		if got := dueOf(now, job.Run{State: c.state, CreatedAt: now.Add(-time.Hour), RunAt: now.Add(c.in)}); got != c.want {
 			t.Errorf("%s in %v: %q, want %q", c.state, c.in, got, c.want)
+		}
+	}
+}
+
+// A run that has aged is said to have, and has no priority that somebody asked for.
+func TestAPriorityIsShownAsItWasAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		priority   int
+		json, text string
+	}{
+		{0, `"priority":0,`, ""},
+		{-100, `"priority":-100,`, "-100"},
+		{job.AgedPriority, `"aged":true,`, "before all others"},
+	} {
+		run := job.Run{ID: "x", Priority: c.priority}
+		b, err := json.Marshal(viewRun(run, redact))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := string(b); !strings.Contains(s, c.json) || strings.Contains(s, "priority") && strings.Contains(s, "aged") {
+			t.Errorf("%d is %s", c.priority, s)
+		}
+		var text strings.Builder
+		printTimeline(&text, style{}, history{run: run}, redact)
+		if _, said, _ := strings.Cut(text.String(), "priority "); c.text != "" && !strings.HasPrefix(strings.TrimSpace(said), c.text) || c.text == "" && said != "" {
+			t.Errorf("%d is shown as\n%s", c.priority, text.String())
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -220,6 +221,7 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 	field("queue", run.Queue)
 	field("tenant", run.Tenant)
 	field("key", run.Key)
+	field("priority", priorityOf(run))
 	field("parent", run.Parent)
 	field("enqueued", instant(run.CreatedAt))
 	field("attempts", fmt.Sprintf("%d of %d", run.Attempt, run.MaxAttempts))
@@ -253,6 +255,17 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 		return text
 	})
 	printChildren(w, s, h)
+}
+
+// priorityOf is how a run stands to others, unless that is as most do.
+func priorityOf(run job.Run) string {
+	switch {
+	case run.Aged():
+		return "before all others, since it waited long"
+	case run.Priority == 0:
+		return ""
+	}
+	return strconv.Itoa(run.Priority)
 }
 
 // printChildren writes which runs h's run started, and how they stand.

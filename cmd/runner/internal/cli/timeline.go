@@ -53,9 +53,9 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 		seen = max(seen, a.Claim)
 		name := fmt.Sprintf("attempt %d", a.Attempt)
 		if !a.ClaimedAt.IsZero() {
-			evs = append(evs, event{at: a.ClaimedAt, what: name, state: "claimed", detail: "by " + a.Worker, rank: 1})
+			evs = append(evs, event{at: a.ClaimedAt, what: name, state: "claimed", detail: "by " + a.Worker, rank: 2})
 		}
-		e := event{at: a.SettledAt, what: name, state: string(a.Outcome), took: between(a.ClaimedAt, a.SettledAt), detail: failureText(a.Error), rank: 3}
+		e := event{at: a.SettledAt, what: name, state: string(a.Outcome), took: between(a.ClaimedAt, a.SettledAt), detail: failureText(a.Error), rank: 4}
 		if parkedForChildren(a) {
 			e.detail = join(e.detail, "until its children have ended")
 		} else if !a.RunAt.IsZero() && a.RunAt.After(a.SettledAt) {
@@ -71,9 +71,9 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 			detail = "by " + run.Worker
 		}
 		name := fmt.Sprintf("attempt %d", run.Attempt)
-		evs = append(evs, event{at: run.ClaimedAt, what: name, state: "claimed", detail: detail, rank: 1})
+		evs = append(evs, event{at: run.ClaimedAt, what: name, state: "claimed", detail: detail, rank: 2})
 		if run.State == job.Done {
-			evs = append(evs, event{at: run.FinishedAt, what: name, state: string(job.Completed), took: between(run.ClaimedAt, run.FinishedAt), rank: 3})
+			evs = append(evs, event{at: run.FinishedAt, what: name, state: string(job.Completed), took: between(run.ClaimedAt, run.FinishedAt), rank: 4})
 		}
 	}
 	for _, s := range h.steps {
@@ -81,19 +81,19 @@ func (h history) events(show func([]byte) json.RawMessage) []event {
 	}
 	for i, l := range h.log.Lines {
 		if i == 0 && h.log.Dropped > 0 {
-			evs = append(evs, event{at: l.At, what: "log", detail: droppedText(h.log.Dropped), rank: 2})
+			evs = append(evs, event{at: l.At, what: "log", detail: droppedText(h.log.Dropped), rank: 3})
 		}
 		detail := l.Text
 		if l.Step != "" {
 			detail = l.Step + ": " + detail
 		}
-		evs = append(evs, event{at: l.At, what: "log", state: l.Level, detail: detail, rank: 2})
+		evs = append(evs, event{at: l.At, what: "log", state: l.Level, detail: detail, rank: 3})
 	}
 	for _, a := range h.audit {
-		evs = append(evs, event{at: a.At, what: "operator", state: string(a.Verb), detail: join("by "+a.By, a.Detail), rank: 4})
+		evs = append(evs, event{at: a.At, what: "operator", state: string(a.Verb), detail: join("by "+a.By, a.Detail), rank: 5})
 	}
 	if !run.FinishedAt.IsZero() {
-		e := event{at: run.FinishedAt, what: "run", state: string(run.State), took: between(run.CreatedAt, run.FinishedAt), rank: 5}
+		e := event{at: run.FinishedAt, what: "run", state: string(run.State), took: between(run.CreatedAt, run.FinishedAt), rank: 6}
 		if run.State == job.Done {
 			e.detail = string(show(run.Output))
 		} else {
@@ -122,14 +122,14 @@ func enqueuedDetail(run job.Run) string {
 }
 
 func stepEvent(s job.Step, show func([]byte) json.RawMessage) event {
-	e := event{at: s.FinishedAt, what: string(s.Kind) + " " + s.Name, state: string(s.Status), took: between(s.StartedAt, s.FinishedAt), rank: 2}
+	e := event{at: s.FinishedAt, what: string(s.Kind) + " " + s.Name, state: string(s.Status), took: between(s.StartedAt, s.FinishedAt), rank: 3}
 	switch s.Kind {
 	case "":
 		e.what = "step " + s.Name
 	case job.KindCompensation:
 		e.what = "undo of " + strings.TrimPrefix(s.Name, job.CompensationPrefix)
 	case job.KindUnwind:
-		return event{at: e.at, what: "run", state: "is undone", detail: failureText(s.Error), rank: 3}
+		return event{at: e.at, what: "run", state: "is undone", detail: failureText(s.Error), rank: 4}
 	case job.KindUndoable:
 		e.what = "step " + s.Name
 	}
@@ -166,6 +166,9 @@ func stepEvent(s job.Step, show func([]byte) json.RawMessage) event {
 		if s.Child != "" {
 			e.detail = join("run "+s.Child, e.detail)
 		}
+	}
+	if awaited := s.Kind == job.KindWait || s.Kind == job.KindInvoke || s.Kind == job.KindSleep; awaited && s.FinishedAt.After(s.StartedAt) {
+		e.rank = 1 // what the attempt that is claimed then waited for
 	}
 	if s.Attempts > 0 {
 		e.detail = join(fmt.Sprintf("%d failed", s.Attempts), e.detail)

@@ -50,6 +50,7 @@ job       onboard-org
 queue     default
 tenant    acme
 key       onboard:acme
+enqueued  2026-03-01T09:00:00.000Z
 attempts  2 of 5
 input     {"orgId":"acme","token":"[hidden]"}
 

@@ -28,12 +28,16 @@ func newTry(e *env) *cobra.Command {
 		Use:   "try JOB",
 		Short: "Run one job to the end in memory, waits taking no time",
 		Long: `Run one job, and the runs it enqueues, to the end in memory, and print what happened.
-Nothing is written and no server is needed. The clock is virtual: sleeps, delays and
-retry backoffs take no time, however long they are. Everything else is real: the module
-is loaded and granted what jobs.toml says, and its steps do what they do.
+Nothing is written and no server is needed. The clock is virtual: sleeps, delays, retry
+backoffs, the timeouts of waits and invokes and what a rate holds up take no time, however
+long they are. Everything else is real: the module is loaded and granted what jobs.toml
+says, its steps do what they do, and an attempt or a step has its timeout.
 
 An event that the run waits for comes from --events, a file of JSON lines that say when,
 on the same clock; without one, a wait times out. Children that the run invokes run too.
+
+Schedules are not fired: runner schedules next says when one comes, and its job is tried
+with the input that it would have.
 
 The exit code is 0 if the run ended done, 1 if it ended otherwise: a test for CI.`,
 		Example: `  runner try onboard-org --input '{"orgId":"acme","plan":"team"}'

@@ -20,6 +20,7 @@ func init() {
 	guest.Job("flaky", flaky)
 	guest.Job("chain", chain)
 	guest.Job("book", book)
+	guest.Job("patient", patient)
 }
 
 func main() {}
@@ -131,4 +132,26 @@ func book(ctx *guest.Ctx, in Input) (string, error) {
 		ctx.Sleep("year", 365*24*time.Hour)
 	}
 	return "", guest.Terminal(guest.Coded("X_FULL", errors.New("no car")))
+}
+
+// patient invokes a nap of a year, for which it has an hour, or more than a year if its
+// name says so, or lets it go on; then it waits for an event that never comes, for two.
+func patient(ctx *guest.Ctx, in Input) (string, error) {
+	how := []guest.EnqueueOption{guest.Timeout(time.Hour)}
+	switch in.Name {
+	case "patient":
+		how[0] = guest.Timeout(400 * 24 * time.Hour)
+	case "lenient":
+		how = append(how, guest.Abandon())
+	}
+	said := "it woke"
+	if _, err := guest.Invoke[Output](ctx, "nap", Input{Name: "child"}, how...); errors.Is(err, guest.ErrTimeout) {
+		said = guest.CodeOf(err)
+	} else if err != nil {
+		return "", err
+	}
+	if _, err := guest.WaitEvent[bool](ctx, "answer", "never", 2*time.Hour); !errors.Is(err, guest.ErrTimeout) {
+		return "", err
+	}
+	return said + ", and nobody answered", nil
 }

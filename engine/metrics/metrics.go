@@ -30,6 +30,8 @@ type Metrics struct {
 	enqueues     *prometheus.CounterVec
 	diverged     *prometheus.CounterVec
 	workers      prometheus.Gauge
+	events       prometheus.Gauge
+	eventsOldest prometheus.Gauge
 	slots        *prometheus.GaugeVec
 	slotsBusy    *prometheus.GaugeVec
 	unowned      prometheus.Counter
@@ -76,6 +78,12 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		workers: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: "runner", Name: "workers", Help: "Workers of the fleet whose lease has not lapsed.",
 		}),
+		events: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "runner", Name: "events_stored", Help: "Events that are kept, counted to 100,000.",
+		}),
+		eventsOldest: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: "runner", Name: "events_oldest_seconds", Help: "How long ago the oldest event that is kept was published.",
+		}),
 		slots:        gauge("worker_slots", "Attempts this process runs at a time.", "queue"),
 		slotsBusy:    gauge("worker_slots_busy", "Attempts this process holds now.", "queue"),
 		unowned:      plain("settle_unowned_total", "Settles that found their claim gone."),
@@ -83,7 +91,7 @@ func New(r prometheus.Registerer) (*Metrics, error) {
 		purged:       plain("purged_total", "Finished runs deleted after their retention."),
 	}
 	for _, c := range []prometheus.Collector{
-		m.queueDepth, m.queueDemand, m.queueOldest, m.queueDead, m.workers, m.jobs, m.attempts, m.steps, m.leasesLost, m.orphaned,
+		m.queueDepth, m.queueDemand, m.queueOldest, m.queueDead, m.workers, m.events, m.eventsOldest, m.jobs, m.attempts, m.steps, m.leasesLost, m.orphaned,
 		m.batch, m.enqueues, m.diverged, m.slots, m.slotsBusy, m.unowned, m.settleFailed, m.purged,
 	} {
 		if err := r.Register(c); err != nil {
@@ -116,6 +124,14 @@ func (m *Metrics) Queue(name string, c QueueCounts) {
 func (m *Metrics) Workers(n int) {
 	if m != nil {
 		m.workers.Set(float64(n))
+	}
+}
+
+// Events publishes how many events are kept, and how old the oldest is.
+func (m *Metrics) Events(n int64, oldest time.Duration) {
+	if m != nil {
+		m.events.Set(float64(n))
+		m.eventsOldest.Set(max(0, oldest.Seconds()))
 	}
 }
 

@@ -114,6 +114,7 @@ func TestANilMetricsRecordsNothing(t *testing.T) {
 	m.Attempt("q", "j", job.Completed, 0)
 	m.Queue("q", metrics.QueueCounts{Ready: 1})
 	m.Workers(1)
+	m.Events(1, time.Second)
 	m.Step(metrics.StepRun)
 	m.Batch("settle", 1)
 	m.Enqueued("inserted", 1)

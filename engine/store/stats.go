@@ -9,6 +9,11 @@ type Stats struct {
 	Now     time.Time
 	Queues  []QueueStats // ordered by name
 	Workers int          // with a lease that has not lapsed
+	// Events is how many are kept, to StatsBounds.Events, with those that have
+	// expired and are not purged yet. OldestEvent is when the first of them was
+	// published; zero without any.
+	Events      int64
+	OldestEvent time.Time
 }
 
 // StatsBounds bound what Stats reads of each queue, so that no backlog makes it
@@ -20,11 +25,13 @@ type StatsBounds struct {
 	// looked at for the oldest run of a queue that has more ready runs than are
 	// counted. With more lanes OldestDue is the oldest of what was looked at.
 	Lanes int64
+	// Events is how many events are counted, of all topics together.
+	Events int64
 }
 
 // DefaultStatsBounds are those of every store.
 func DefaultStatsBounds() StatsBounds {
-	return StatsBounds{Ready: 100_000, Timed: 10_000, Lanes: 1000}
+	return StatsBounds{Ready: 100_000, Timed: 10_000, Lanes: 1000, Events: 100_000}
 }
 
 // QueueStats is one queue's. A run is in exactly one bucket: Ready counts ready

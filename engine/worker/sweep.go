@@ -152,6 +152,11 @@ func (w *Worker) gauge(ctx context.Context) error {
 		return err
 	}
 	w.cfg.Metrics.Workers(s.Workers)
+	var oldest time.Duration
+	if !s.OldestEvent.IsZero() {
+		oldest = s.Now.Sub(s.OldestEvent)
+	}
+	w.cfg.Metrics.Events(s.Events, oldest)
 	counts := make(map[string]metrics.QueueCounts, len(s.Queues))
 	for name := range w.counted {
 		counts[name] = metrics.QueueCounts{}

@@ -16,6 +16,7 @@ var (
 	qStatsTimed    = named("stats_timed")
 	qStatsRunning  = named("stats_running")
 	qStatsFinished = named("stats_finished")
+	qStatsEvents   = named("stats_events")
 	qStatsWorkers  = named("stats_workers")
 )
 
@@ -43,6 +44,10 @@ func (s *Store) stats(ctx context.Context, c *pgx.Conn, out *store.Stats) error 
 		return s.runAll(ctx, tx,
 			call{st: qStatsWorkers, scan: func(r *row) error {
 				out.Workers, out.Now = int(r.int()), r.time()
+				return nil
+			}},
+			call{st: qStatsEvents, args: []any{s.bounds.Events}, scan: func(r *row) error {
+				out.Events, out.OldestEvent = r.int(), r.time()
 				return nil
 			}},
 			call{st: qStatsReady, args: []any{s.bounds.Ready, s.bounds.Lanes}, scan: func(r *row) error {

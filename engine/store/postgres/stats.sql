@@ -66,5 +66,9 @@ SELECT queue, coalesce(sum(n) FILTER (WHERE state = 'done'), 0)::bigint, coalesc
   coalesce(sum(n) FILTER (WHERE state = 'dead'), 0)::bigint, coalesce(sum(n) FILTER (WHERE state = 'cancelled'), 0)::bigint
 FROM {schema}.tally GROUP BY queue
 
+-- name: stats_events
+-- $1 most counted
+SELECT (SELECT count(*) FROM (SELECT FROM {schema}.events LIMIT $1::bigint) e), (SELECT published_at FROM {schema}.events ORDER BY seq LIMIT 1)
+
 -- name: stats_workers
 SELECT count(*), {now} FROM {schema}.workers WHERE expires_at > {now}

@@ -128,5 +128,9 @@ SELECT queue, count(*) FROM runs INDEXED BY runs_running WHERE state = 'running'
 -- name: stats_ended
 SELECT name, done, failed, dead, cancelled FROM queues
 
+-- name: stats_events
+-- ?1 most counted
+SELECT (SELECT count(*) FROM (SELECT 1 FROM events LIMIT ?1)), (SELECT published_at FROM events ORDER BY seq LIMIT 1)
+
 -- name: stats_workers
 SELECT count(*) FROM workers WHERE expires_at > ?1

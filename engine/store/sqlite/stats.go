@@ -18,6 +18,7 @@ var (
 	qStatsWaiting  = named("stats_waiting")
 	qStatsRunning  = named("stats_running")
 	qStatsEnded    = named("stats_ended")
+	qStatsEvents   = named("stats_events")
 	qStatsWorkers  = named("stats_workers")
 )
 
@@ -35,7 +36,7 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 			}
 			return byName[name]
 		}
-		err := c.snapshot(func() error { return c.stats(now, s.bounds, queue, &out.Workers) })
+		err := c.snapshot(func() error { return c.stats(now, s.bounds, queue, &out) })
 		if err != nil {
 			return err
 		}
@@ -51,7 +52,7 @@ func (s *Store) Stats(ctx context.Context) (store.Stats, error) {
 	return out, nil
 }
 
-func (c *conn) stats(now int64, bounds store.StatsBounds, queue func(name string) *store.QueueStats, workers *int) error {
+func (c *conn) stats(now int64, bounds store.StatsBounds, queue func(name string) *store.QueueStats, out *store.Stats) error {
 	if err := c.statsReady(bounds, queue); err != nil {
 		return err
 	}
@@ -77,10 +78,18 @@ func (c *conn) stats(now int64, bounds store.StatsBounds, queue func(name string
 	if err := q.end(); err != nil {
 		return err
 	}
+	q = c.use(qStatsEvents)
+	q.int(bounds.Events)
+	if q.step() {
+		out.Events, out.OldestEvent = q.colInt(0), q.colTime(1)
+	}
+	if err := q.end(); err != nil {
+		return err
+	}
 	q = c.use(qStatsWorkers)
 	q.int(now)
 	if q.step() {
-		*workers = int(q.colInt(0))
+		out.Workers = int(q.colInt(0))
 	}
 	return q.end()
 }

@@ -62,7 +62,16 @@ func RunBounds(t *testing.T, open Factory) {
 			}
 		})
 	}
+	t.Run("events", func(t *testing.T) {
+		e := newEnv(t, open)
+		for i := range 6 {
+			if st := e.stats(); st.Events != int64(min(i, int(b.Events))) || st.OldestEvent.IsZero() != (i == 0) {
+				t.Errorf("of %d events %d are counted, the oldest of %v", i, st.Events, st.OldestEvent)
+			}
+			e.publish(store.EventParams{})
+		}
+	})
 }
 
 // LowBounds are what RunBounds expects a database to stop at.
-func LowBounds() store.StatsBounds { return store.StatsBounds{Ready: 5, Timed: 4, Lanes: 3} }
+func LowBounds() store.StatsBounds { return store.StatsBounds{Ready: 5, Timed: 4, Lanes: 3, Events: 4} }

@@ -209,7 +209,10 @@ func (m *model) purge() int {
 }
 
 func (m *model) stats() store.Stats {
-	out := store.Stats{Now: m.now}
+	out := store.Stats{Now: m.now, Events: int64(len(m.events))}
+	if len(m.events) > 0 {
+		out.OldestEvent = m.events[0].PublishedAt
+	}
 	queues := map[string]*store.QueueStats{}
 	for _, r := range m.runs {
 		q := queues[r.Queue]

@@ -27,6 +27,27 @@ var statsTests = []test{
 		}
 		e.wantTime("now", st.Now, now)
 	}},
+	{"events are counted while they are kept", func(e *env) {
+		now := e.now()
+		e.publish(store.EventParams{Keep: time.Second}, store.EventParams{Topic: "other", Tenant: "t"})
+		st := e.stats()
+		if st.Events != 2 {
+			e.Fatalf("%d events", st.Events)
+		}
+		e.wantTime("the oldest", st.OldestEvent, now)
+		e.db.Advance(10 * time.Second)
+		e.publish(store.EventParams{})
+		if st = e.stats(); st.Events != 3 {
+			e.Fatalf("%d events before a purge", st.Events)
+		}
+		if _, err := e.db.PurgeEvents(e.ctx, 10); err != nil {
+			e.Fatal(err)
+		}
+		if st = e.stats(); st.Events != 2 {
+			e.Fatalf("%d events after a purge", st.Events)
+		}
+		e.wantTime("the oldest", st.OldestEvent, now)
+	}},
 	// (S26, W18) Every run in exactly one bucket; due is ready, whatever the state.
 	{"buckets are exclusive, and what is due is ready", func(e *env) {
 		e.register("w", "gone")

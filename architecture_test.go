@@ -80,6 +80,7 @@ var rooms = []room{
 	{"cmd/runner/internal/bench/peers", nil, "it measures programs from outside, ours like the others"},
 	{"cmd/runner/internal/chaostest", nil, "it troubles the binary that users run; what it needs of ours, its tests import"},
 	{"cmd/runner/internal/cli", []string{"cmd/runner/internal/app", "cmd/runner/internal/bench", "engine", "engine/job", "engine/manifest", "engine/store", "host", "host/module"}, "a command parses and prints; what it does is in the rooms"},
+	{"cmd/runner/internal/otlptest", nil, "it takes what programs send, ours like the others"},
 	{"cmd/runner/internal/onpgtest", []string{"engine/store/postgres/pgtest"}, "it starts a server for another command"},
 
 	{"plugins/...", []string{"abi/guest"}, "a handler is written against the SDK alone, like a user's"},
@@ -110,7 +111,7 @@ var never = []struct {
 	{"github.com/jackc/pgx/...", []string{"engine/store/postgres", "engine/store/postgres/outbox", "engine/store/postgres/pgtest", "cmd/runner/internal/bench/peers"}, false, "a driver's types end in its store"},
 	{"github.com/spf13/cobra", []string{"cmd/runner/internal/cli"}, false, "flags are for one room"},
 	{"github.com/pelletier/go-toml/...", []string{"engine/manifest"}, false, "jobs.toml is read in one room"},
-	{"go.opentelemetry.io/...", []string{"cmd/runner/internal/app"}, false, "the engine knows spans, and no library of them"},
+	{"go.opentelemetry.io/...", []string{"cmd/runner/internal/app", "cmd/runner/internal/otlptest"}, false, "the engine knows spans, and no library of them"},
 	{"github.com/prometheus/...", []string{"engine/metrics", "engine", "cmd/..."}, false, "names and labels of metrics stand in one room"},
 }
 

@@ -51,7 +51,7 @@ func (a *Attempt) WaitEvent(ctx context.Context, p abi.WaitParams) ([]byte, time
 	}
 	// Back without an event: its time is over, unless someone made the run due.
 	st.WakeAt, st.Wait.After = r.WakeAt, r.Place
-	return a.saveWait(ctx, p, st, false)
+	return a.saveWait(ctx, p, st, r)
 }
 
 func quoted(topic, key string) string {
@@ -73,13 +73,14 @@ func (a *Attempt) beginWait(ctx context.Context, p abi.WaitParams, st store.Step
 		}
 	}
 	if pending || p.Timeout <= 0 {
-		return a.saveWait(ctx, p, st, true)
+		return a.saveWait(ctx, p, st, nil)
 	}
 	return nil, time.Time{}, &Suspend{Record: &st}
 }
 
-// saveWait records a wait and answers it if it is over; otherwise the run parks.
-func (a *Attempt) saveWait(ctx context.Context, p abi.WaitParams, st store.StepParams, fresh bool) ([]byte, time.Time, error) {
+// saveWait records a wait and answers it if it is over; otherwise the run parks. r is
+// the record that it has already, nil for a new one.
+func (a *Attempt) saveWait(ctx context.Context, p abi.WaitParams, st store.StepParams, r *record) ([]byte, time.Time, error) {
 	res, err := a.p.Queue.SaveStep(ctx, st)
 	if err != nil {
 		return nil, time.Time{}, err
@@ -87,7 +88,7 @@ func (a *Attempt) saveWait(ctx context.Context, p abi.WaitParams, st store.StepP
 	if !res.Landed {
 		return nil, time.Time{}, a.lost()
 	}
-	if fresh {
+	if r == nil {
 		a.count++
 	}
 	if res.Status == job.StepWaiting {
@@ -97,6 +98,9 @@ func (a *Attempt) saveWait(ctx context.Context, p abi.WaitParams, st store.StepP
 	}
 	a.recorded += weight(p.Name, res.Output, nil)
 	a.p.Metrics.Step(metrics.StepRun)
+	if r != nil {
+		a.cameThrough("wait", r, res.At)
+	}
 	return a.endWait(p, res.Status, res.Output, res.Place, res.At)
 }
 

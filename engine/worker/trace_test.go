@@ -97,3 +97,76 @@ func TestAnUndoingHasSpans(t *testing.T) {
 		}
 	})
 }
+
+// A wait that is over has a span from its beginning to its end, whichever ended it, beside
+// the attempts; what a run invokes is under the attempt that asks, each time that it
+// starts some, and those runs are under that. (TR2)
+func TestWaitsAndInvokesHaveSpans(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{
+			"child": func(t *task) (any, error) { return t.Attempt.Meta.Traceparent, nil },
+			"j": func(t *task) (any, error) {
+				if _, err := t.Wait("answer", "approval", "o-1", time.Hour); err != nil {
+					return nil, err
+				}
+				if _, err := t.Wait("nothing", "never", "", 2*time.Hour); err == nil {
+					return nil, errors.New("it came")
+				}
+				one := abi.EnqueueParams{Job: "child"}
+				return t.Invoke(2, one, one, one)
+			},
+		}, nil)
+		tracer := &enginetest.Tracer{}
+		r.queue = queue.New(queue.Config{Store: r.db, Manifest: r.deploy.Manifest, Tracer: tracer})
+		r.work(func(c *worker.Config) { c.Tracer, c.Queue = tracer, r.queue })
+		id := r.enqueue("j")
+		r.reaches(id, job.Suspended)
+		time.Sleep(time.Minute)
+		_, err := r.queue.Publish(t.Context(), queue.Event{Topic: "approval", Key: "o-1", Payload: []byte("true")})
+		r.must(err)
+		r.ended(r.settles(id), job.Done, "", 1)
+
+		enqueue, attempts := tracer.Named("enqueue j")[0], tracer.Named("attempt j")
+		of := map[string]bool{}
+		for _, a := range attempts {
+			of[a.ID] = true
+		}
+		waits := tracer.Named("wait")
+		if len(waits) != 2 {
+			t.Fatalf("waits %+v", waits)
+		}
+		for i, least := range []time.Duration{time.Minute, 2 * time.Hour} {
+			w := waits[i]
+			if d := w.Ending.At.Sub(w.At); w.Parent != enqueue.ID || d < least || d > least+time.Minute || w.Attrs[0].Text != id {
+				t.Errorf("wait %d lasted %v under %s: %+v", i+1, d, w.Parent, w)
+			}
+		}
+		invokes, children := tracer.Named("invoke"), tracer.Named("attempt child")
+		var asked []int64
+		under := map[string]bool{}
+		for _, in := range invokes {
+			if !of[in.Parent] {
+				t.Errorf("an invoke is under %s, which is no attempt", in.Parent)
+			}
+			under[in.ID] = true
+			asked = append(asked, in.Attrs[0].Number)
+		}
+		for _, c := range children {
+			if !under[c.Parent] {
+				t.Errorf("a child is under %s, which is no invoke", c.Parent)
+			}
+		}
+		// The first checks all of them, and starts two.
+		if !slices.Equal(asked, []int64{3, 1}) || len(children) != 3 {
+			t.Errorf("invokes of %v runs, %d children", asked, len(children))
+		}
+		for _, child := range r.list("child", id) {
+			if parent := r.get(child).Traceparent; !under[parent] {
+				t.Errorf("child %s has %s, which is no invoke", child, parent)
+			}
+		}
+		if open := tracer.Open(); len(open) != 0 {
+			t.Errorf("%v did not end", open)
+		}
+	})
+}

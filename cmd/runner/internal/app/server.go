@@ -119,7 +119,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (s *Server, err error) {
 	}
 	s.current.Store(s.loaded.Manifest)
 	registry := prometheus.NewRegistry()
-	if s.tracing, err = newTracing(ctx, cfg.Getenv, cfg.Logger); err != nil {
+	if s.tracing, err = newTracing(ctx, cfg.Getenv, &seldom{log: cfg.Logger}); err != nil {
 		return s, err
 	}
 	if err = s.newEngine(registry); err != nil {

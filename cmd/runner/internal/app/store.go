@@ -101,8 +101,17 @@ func NewMigrator(db Database) (store.Migrator, error) {
 // NewClient is a client for a process that works nothing itself. Without a
 // manifest it reads and operates, but knows no job to enqueue.
 func NewClient(s store.Store, m *manifest.Manifest) (*engine.Client, error) {
+	return NewTracedClient(s, m, nil)
+}
+
+// NewTracedClient is a client whose enqueues have spans, unless traces is nil.
+func NewTracedClient(s store.Store, m *manifest.Manifest, traces *Traces) (*engine.Client, error) {
 	if m == nil {
 		m = &manifest.Manifest{}
 	}
-	return engine.NewClient(engine.ClientConfig{Store: s, Manifest: m})
+	cfg := engine.ClientConfig{Store: s, Manifest: m}
+	if traces != nil {
+		cfg.Tracer = traces.tracing
+	}
+	return engine.NewClient(cfg)
 }

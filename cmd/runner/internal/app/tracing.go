@@ -103,13 +103,13 @@ func areHeaders(s string) bool {
 }
 
 // newTracing is nil if the environment asks for no traces. It connects to nothing
-// yet: a collector that is away loses spans, and holds nothing up.
-func newTracing(ctx context.Context, getenv func(string) string, log *slog.Logger) (*tracing, error) {
+// yet: a collector that is away loses spans, and holds nothing up. failed hears of it.
+func newTracing(ctx context.Context, getenv func(string) string, failed otel.ErrorHandler, opts ...otlptracehttp.Option) (*tracing, error) {
 	if wanted, err := tracingWanted(getenv); err != nil || !wanted {
 		return nil, err
 	}
 	otel.SetLogger(logr.Discard()) // it would print variables as they are, and headers are secrets
-	exporter, err := otlptracehttp.New(ctx)
+	exporter, err := otlptracehttp.New(ctx, opts...)
 	if err != nil {
 		return nil, &abi.Error{Code: job.CodeInvalid, Message: "the OTEL_* variables make no exporter: " + err.Error(), Fix: "correct or unset them", Err: err}
 	}
@@ -117,7 +117,7 @@ func newTracing(ctx context.Context, getenv func(string) string, log *slog.Logge
 	if err != nil {
 		return nil, &abi.Error{Code: job.CodeInvalid, Message: "OTEL_RESOURCE_ATTRIBUTES: " + err.Error(), Fix: "write it as key=value,key=value", Err: err}
 	}
-	otel.SetErrorHandler(&seldom{log: log})
+	otel.SetErrorHandler(failed)
 	p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(res))
 	return &tracing{provider: p, tracer: p.Tracer("github.com/jobrunner/runner")}, nil
 }

@@ -1,57 +1,26 @@
 package app_test
 
 import (
-	"fmt"
-	"io"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
-	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/cmd/runner/internal/app"
 	"github.com/jobrunner/runner/cmd/runner/internal/bench"
+	"github.com/jobrunner/runner/cmd/runner/internal/otlptest"
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
 )
 
 // What a collector receives of a run that was enqueued under a trace.
 func TestSpansOfARunReachACollector(t *testing.T) {
-	var mu sync.Mutex
-	var got []*spans.Span
-	services := map[string]bool{}
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		var req collector.ExportTraceServiceRequest
-		if err == nil {
-			err = proto.Unmarshal(body, &req)
-		}
-		if err != nil || r.URL.Path != "/v1/traces" {
-			t.Errorf("%s: %v", r.URL, err)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, rs := range req.ResourceSpans {
-			for _, a := range rs.Resource.Attributes {
-				if a.Key == "service.name" {
-					services[a.Value.GetStringValue()] = true
-				}
-			}
-			for _, ss := range rs.ScopeSpans {
-				got = append(got, ss.Spans...)
-			}
-		}
-	}))
-	defer srv.Close()
-	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", srv.URL)
+	collector := otlptest.Start(t)
+	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
 	wasm, err := bench.Guest()
 	if err != nil {
 		t.Fatal(err)
@@ -77,42 +46,28 @@ func TestSpansOfARunReachACollector(t *testing.T) {
 	if err := s.Drain(t.Context()); err != nil { // flushes
 		t.Fatal(err)
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if !services["runner"] {
-		t.Errorf("services %v", services)
+	if !collector.Service("runner") {
+		t.Error("the service is not the runner")
 	}
-	attempt, enqueue := "", ""
-	for _, sp := range got {
-		if sp.Name == "enqueue steps" {
-			enqueue = fmt.Sprintf("%x", sp.SpanId)
-			if p := fmt.Sprintf("%x", sp.ParentSpanId); p != parent || sp.Kind != spans.Span_SPAN_KIND_PRODUCER {
-				t.Errorf("the enqueue is a %s under %s", sp.Kind, p)
-			}
+	for _, sp := range collector.All() {
+		if sp.Trace != trace {
+			t.Errorf("%s is of trace %s", sp.Name, sp.Trace)
 		}
 	}
-	for _, sp := range got {
-		if sp.Name == "attempt steps" {
-			attempt = fmt.Sprintf("%x", sp.SpanId)
-			if p := fmt.Sprintf("%x", sp.ParentSpanId); p != enqueue {
-				t.Errorf("the attempt is under %s, and the enqueue is %s", p, enqueue)
-			}
-		}
-		if id := fmt.Sprintf("%x", sp.TraceId); id != trace {
-			t.Errorf("%s is of trace %s", sp.Name, id)
-		}
+	enqueues, attempts, steps := collector.Named("enqueue steps"), collector.Named("attempt steps"), collector.Named("step")
+	if len(enqueues) != 1 || len(attempts) != 1 || len(steps) == 0 {
+		t.Fatalf("%d enqueues, %d attempts, %d steps", len(enqueues), len(attempts), len(steps))
 	}
-	steps := 0
-	for _, sp := range got {
-		if sp.Name == "step" {
-			steps++
-			if p := fmt.Sprintf("%x", sp.ParentSpanId); p != attempt {
-				t.Errorf("a step is under %s, and the attempt is %s", p, attempt)
-			}
-		}
+	if e := enqueues[0]; e.Parent != parent || e.Kind != spans.Span_SPAN_KIND_PRODUCER {
+		t.Errorf("the enqueue is a %s under %s", e.Kind, e.Parent)
 	}
-	if attempt == "" || steps == 0 {
-		t.Errorf("attempt %q and %d steps", attempt, steps)
+	if a := attempts[0]; a.Parent != enqueues[0].ID {
+		t.Errorf("the attempt is under %s, and the enqueue is %s", a.Parent, enqueues[0].ID)
+	}
+	for _, st := range steps {
+		if st.Parent != attempts[0].ID {
+			t.Errorf("a step is under %s, and the attempt is %s", st.Parent, attempts[0].ID)
+		}
 	}
 }
 

@@ -50,7 +50,9 @@ is started later works it off.
 --wait follows the run to its end, shows its progress on stderr and prints its output
 on stdout; the exit code is 1 if it ended other than done.
 
-The run is in the trace that $TRACEPARENT names.
+The run is in the trace that $TRACEPARENT names. With the standard OTEL_* variables (see
+"traces" in docs/operating.md) the enqueue has a span of its own there, and the run is
+under it.
 
 --input-lines enqueues a run for each line of a file of JSON lines, in batches of at
 most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not enqueued.`,
@@ -92,12 +94,12 @@ most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not
 			r.Traceparent = parent
 		}
 		if f.lines != "" {
-			return e.withStore(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueLines(ctx, o, f, r) })
+			return e.withTraces(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueLines(ctx, o, f, r) })
 		}
 		if r.Input, err = e.readInput(f.input); err != nil {
 			return err
 		}
-		return e.withStore(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueOne(ctx, o, f, r) })
+		return e.withTraces(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueOne(ctx, o, f, r) })
 	})
 	return cmd
 }

@@ -69,6 +69,25 @@ type opened struct {
 
 // withStore opens the database of t, which must exist, for the time of fn.
 func (e *env) withStore(ctx context.Context, t *target, fn func(context.Context, opened) error) error {
+	return e.withTracedStore(ctx, t, nil, fn)
+}
+
+// withTraces is withStore for a command whose enqueues have spans, if the
+// environment asks for traces. A trace that cannot be had is no reason not to
+// enqueue: what stands in the environment may be meant for other programs.
+func (e *env) withTraces(ctx context.Context, t *target, fn func(context.Context, opened) error) error {
+	traces, err := app.OpenTraces(ctx, e.Getenv)
+	if err != nil {
+		e.note("no span is sent: %v", err)
+	}
+	err = e.withTracedStore(ctx, t, traces, fn)
+	if lost := traces.Close(); lost != nil {
+		e.note("the span was not sent: %v", lost)
+	}
+	return err
+}
+
+func (e *env) withTracedStore(ctx context.Context, t *target, traces *app.Traces, fn func(context.Context, opened) error) error {
 	db, m, err := e.database(t)
 	if err != nil {
 		return err
@@ -77,7 +96,7 @@ func (e *env) withStore(ctx context.Context, t *target, fn func(context.Context,
 	if err != nil {
 		return err
 	}
-	client, err := app.NewClient(s, m)
+	client, err := app.NewTracedClient(s, m, traces)
 	if err == nil {
 		err = fn(ctx, opened{manifest: m, store: s, client: client})
 	}

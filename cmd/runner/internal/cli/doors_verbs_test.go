@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -46,6 +47,21 @@ func TestAFilterOfManyNamesNoOthers(t *testing.T) {
 				if code != exitOK || !slices.Equal(got.IDs, want) && len(got.IDs)+len(want) > 0 || got.Remaining+got.Blocked > 0 {
 					t.Errorf("--%s, %s: exit code %d, %.300s %.300s", flag, name, code, stdout, stderr)
 				}
+				if want == nil || flag == "tenant" {
+					continue
+				}
+				// What goes on from the page is said in words that a shell would take for these.
+				code, stdout, stderr = f.run("jobs", "ls", "-f", filepath.Join(f.dir, "jobs.toml"), "--"+flag+"="+value, "--limit", "1")
+				if flaw := check(code, stdout, stderr); flaw != "" {
+					t.Errorf("--%s, %s: %s\n%.300q", flag, name, flaw, stderr)
+				}
+				if says := goesOn.FindStringSubmatch(stderr); says == nil {
+					t.Errorf("--%s, %s: it does not say how to go on: %q", flag, name, stderr)
+				} else if strings.IndexFunc(value, drivesATerminal) >= 0 || strings.ContainsAny(value, "\n\t") {
+					continue // said as it can be printed
+				} else if words, err := exec.Command("sh", "-c", "printf '%s\\0' "+says[1]).Output(); err != nil || !slices.Contains(strings.Split(string(words), "\x00"), value) {
+					t.Errorf("--%s, %s: %q is %q, %v", flag, name, says[1], words, err)
+				}
 			}
 		}
 		for _, args := range [][]string{
@@ -66,6 +82,8 @@ func TestAFilterOfManyNamesNoOthers(t *testing.T) {
 		}
 	}
 }
+
+var goesOn = regexp.MustCompile(`more: (.*)`)
 
 var refusedWith = regexp.MustCompile(`X_[A-Z_]+`)
 

@@ -128,10 +128,12 @@ func printJSON(w io.Writer, v any) error {
 	return err
 }
 
-// printableJSON is the same JSON with what could drive a terminal escaped. Below
+// printableJSON is the same JSON with what could drive a terminal, or hide, escaped. Below
 // U+0020 JSON allows none, and of the rest they stand in texts alone.
 func printableJSON(b []byte) []byte {
-	drives := func(r rune) bool { return r >= 0x7f && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) }
+	drives := func(r rune) bool {
+		return r >= 0x7f && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || strings.ContainsRune(invisible, r))
+	}
 	if !bytes.ContainsFunc(b, drives) {
 		return b
 	}

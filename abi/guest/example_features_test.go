@@ -8,7 +8,9 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -47,13 +49,17 @@ func init() {
 // to a person.
 func ExampleOnce() {
 	run(abitest.Config{}, guesttest.Capabilities{}, func(ctx *guest.Ctx, o Order) (string, error) {
-		return guest.Step(ctx, "charge", func() (string, error) { return "receipt of " + o.ID, nil }, guest.Once())
+		return guest.Step(ctx, "charge", func() (string, error) {
+			return charge(o) // is never called twice
+		}, guest.Once())
 	})
 	// Output:
 	// step_begin "charge" once
 	// step_end "charge" "receipt of o-1"
 	// done after 0s: "receipt of o-1"
 }
+
+func charge(o Order) (string, error) { return "receipt of " + o.ID, nil }
 
 // A child is waited for no longer than its timeout. It is cancelled then, unless it may
 // go on by itself.
@@ -139,9 +145,11 @@ func ExampleWaitEvent() {
 // A run that fails for good undoes what its steps did, the last first.
 func ExampleCompensate() {
 	run(abitest.Config{Compensates: true}, guesttest.Capabilities{}, func(ctx *guest.Ctx, o Order) (string, error) {
-		_, err := guest.Step(ctx, "flight", func() (string, error) { return "LH400", nil }, guest.Compensate(func(flight string) error {
-			ctx.Logf("cancelled %s", flight)
-			return nil
+		trip, flights := o.ID, agency{ctx}
+		ref, err := guest.Step(ctx, "flight", func() (string, error) {
+			return flights.Book(trip)
+		}, guest.Compensate(func(ref string) error {
+			return flights.Cancel(ref)
 		}))
 		if err != nil {
 			return "", err
@@ -152,11 +160,11 @@ func ExampleCompensate() {
 		})); err != nil {
 			return "", err
 		}
-		return "", guest.Terminal(guest.WithFix(guest.Coded("X_NO_CAR", errors.New("no car is left")), "choose another day"))
+		return ref, guest.Terminal(guest.WithFix(guest.Coded("X_NO_CAR", errors.New("no car is left")), "choose another day"))
 	})
 	// Output:
 	// step_begin "flight"
-	// step_end "flight" "LH400"
+	// step_end "flight" "LH400 for o-1"
 	// step_begin "hotel"
 	// step_end "hotel" null
 	// compensate
@@ -166,10 +174,20 @@ func ExampleCompensate() {
 	// log 1 cancelled the hotel
 	// step_end null
 	// compensate
-	// log 1 cancelled LH400
+	// log 1 cancelled LH400 for o-1
 	// step_end null
 	// compensate
 	// failed after 0s: X_NO_CAR, no car is left: choose another day
+}
+
+// agency stands for a service that books flights.
+type agency struct{ ctx *guest.Ctx }
+
+func (a agency) Book(trip string) (string, error) { return "LH400 for " + trip, nil }
+
+func (a agency) Cancel(ref string) error {
+	a.ctx.Logf("cancelled %s", ref)
+	return nil
 }
 
 // What a failure asks for: to be tried later, without counting, or never again.
@@ -283,6 +301,41 @@ func ExampleCtx_Progress() {
 	// log 2 row 7 has no street
 	// log 1 false true true 2
 	// done after 0s: "run-1 of job in default for acme, attempt 1"
+}
+
+// What pages show of a handler stands in an example, besides what package guesttest
+// builds and runs of them.
+func TestPagesShowTheExamples(t *testing.T) {
+	flat := func(text []byte) string {
+		var b strings.Builder
+		for line := range strings.Lines(string(text)) {
+			b.WriteString(strings.TrimSpace(line) + "\n")
+		}
+		return b.String()
+	}
+	read := func(name string) []byte {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	source := flat(read("example_features_test.go"))
+	for page, least := range map[string]int{"sagas.md": 1, "writing-a-handler.md": 2, "events.md": 1} {
+		shown := 0
+		for _, b := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(read("../../docs/"+page), -1) {
+			code := flat(b[1])
+			if strings.HasPrefix(code, "package ") || strings.Contains(code, "client.") || strings.Contains(code, "engine.") {
+				continue // a whole file, or not a handler's
+			}
+			if shown++; !strings.Contains(source, code) {
+				t.Errorf("%s: no example holds\n%s", page, b[1])
+			}
+		}
+		if shown < least {
+			t.Errorf("%s shows %d", page, shown)
+		}
+	}
 }
 
 // Every function, option and method that a handler may call stands in an example, which

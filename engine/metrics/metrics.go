@@ -39,6 +39,13 @@ type Metrics struct {
 	purged       prometheus.Counter
 }
 
+// Labels that stand for names which nobody declares: a database may hold any number
+// of those, and a label must not have as many values. They are no names themselves.
+const (
+	Undeclared = "(undeclared)" // of a job that the manifest does not have
+	Others     = "(others)"     // queues past those that have gauges of their own, together
+)
+
 // New registers the engine's metrics with r. A nil r answers a nil *Metrics.
 // The error is that of a name r already knows.
 func New(r prometheus.Registerer) (*Metrics, error) {

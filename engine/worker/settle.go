@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -100,7 +101,7 @@ func (a *attempt) settled(v verdict, res store.SettleResult, err error, took tim
 		w.cfg.Logger.Warn("jobs.settle.unowned", slog.String("run", a.run.ID),
 			slog.String("outcome", string(p.Outcome)), slog.Int64("claim", a.ref.Claim))
 	default:
-		w.cfg.Metrics.Attempt(a.run.Queue, a.run.Job, p.Outcome, took)
+		w.cfg.Metrics.Attempt(a.run.Queue, a.label(), p.Outcome, took)
 		a.report(v, res, took)
 		if !res.RunAt.IsZero() {
 			a.hint(res.RunAt)
@@ -114,6 +115,14 @@ func (a *attempt) settled(v verdict, res store.SettleResult, err error, took tim
 		}
 	}
 	a.finish()
+}
+
+// label is the run's job in metrics.
+func (a *attempt) label() string {
+	if a.w.cfg.Deploy.Manifest().Jobs[a.run.Job] == nil {
+		return metrics.Undeclared
+	}
+	return a.run.Job
 }
 
 // finish forgets the attempt. One that was settled from outside has no verdict

@@ -169,7 +169,13 @@ func (w *Worker) gauge(ctx context.Context) error {
 		if !q.OldestDue.IsZero() {
 			c.Oldest = s.Now.Sub(q.OldestDue)
 		}
-		counts[q.Queue] = c
+		name := q.Queue
+		if _, known := counts[name]; !known && len(counts) >= maxQueueGauges {
+			name = metrics.Others
+			all := counts[name]
+			c.Ready, c.Running, c.Dead, c.Oldest = c.Ready+all.Ready, c.Running+all.Running, c.Dead+all.Dead, max(c.Oldest, all.Oldest)
+		}
+		counts[name] = c
 	}
 	for name, c := range counts {
 		w.cfg.Metrics.Queue(name, c)

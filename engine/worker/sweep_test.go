@@ -1,6 +1,9 @@
 package worker_test
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,6 +64,54 @@ func TestAServedQueueThatHasNoRunsIsCountedAsEmpty(t *testing.T) {
 		// They are counted at times that differ a little from process to process.
 		if v := got["runner_events_oldest_seconds"]; v < 60 || v > 80 {
 			t.Errorf("the oldest event is %v s old, and was published 80 s ago", v)
+		}
+	})
+}
+
+// Whoever may enqueue by SQL may name queues and jobs as they like: that makes no
+// gauges without end.
+func TestNamesThatNobodyDeclaredMakeFewLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, handlers{"j": func(*task) (any, error) { return nil, nil }}, nil)
+		registry := prometheus.NewRegistry()
+		m, err := metrics.New(registry)
+		r.must(err)
+		var batch []store.EnqueueParams
+		for i := range 1500 {
+			p := store.EnqueueParams{ID: fmt.Sprintf("01970000-0000-7000-8000-%012x", i), Job: "j", Queue: fmt.Sprintf("q%04d", i), MaxAttempts: 1, Input: []byte("{}")}
+			if i < 20 {
+				p.Queue, p.Job = "default", fmt.Sprintf("none-%d", i)
+			}
+			batch = append(batch, p)
+		}
+		_, err = r.db.Enqueue(t.Context(), batch)
+		r.must(err)
+		r.work(func(c *worker.Config) { c.Metrics = m })
+		r.settles(r.enqueue("j"))
+		time.Sleep(40 * time.Second) // twice and more
+		families, err := registry.Gather()
+		r.must(err)
+		jobs := map[string]bool{}
+		depth, others := map[string]bool{}, 0.0
+		for _, f := range families {
+			for _, x := range f.GetMetric() {
+				for _, l := range x.GetLabel() {
+					switch {
+					case f.GetName() == "runner_attempt_duration_seconds" && l.GetName() == "job":
+						jobs[l.GetValue()] = true
+					case f.GetName() == "runner_queue_depth":
+						if depth[l.GetValue()] = true; l.GetValue() == metrics.Others {
+							others = x.GetGauge().GetValue()
+						}
+					}
+				}
+			}
+		}
+		if want := []string{metrics.Undeclared, "j"}; !slices.Equal(slices.Sorted(maps.Keys(jobs)), want) {
+			t.Errorf("durations of %v, want %v", slices.Sorted(maps.Keys(jobs)), want)
+		}
+		if len(depth) != 1001 || !depth["default"] || !depth["q0020"] || others != 481 {
+			t.Errorf("%d queues have a depth, those that share one have %v", len(depth), others)
 		}
 	})
 }

@@ -72,9 +72,12 @@ const (
 	parkDelay    = 30 * time.Second // of a run that this process cannot serve
 	shedDelay    = time.Second      // of a run whose history could not be read
 	gaugeEvery   = 15 * time.Second
-	purgeEvery   = time.Minute
-	ageTick      = 5 * time.Second
-	sweepLimit   = 500 // runs a reclaim or a purge moves at a time
+	// maxQueueGauges is how many queues have gauges of their own, besides those that
+	// are served: whoever may enqueue by SQL may name as many as they like.
+	maxQueueGauges = 1000
+	purgeEvery     = time.Minute
+	ageTick        = 5 * time.Second
+	sweepLimit     = 500 // runs a reclaim or a purge moves at a time
 )
 
 type state int

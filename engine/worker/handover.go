@@ -37,6 +37,7 @@ func (p *place) Worker() string { return p.s.id }
 func (p *place) Begin(run *job.Run) {
 	a := newAttempt(p.w, p.s, run, time.Now())
 	if p.w.hold(a) {
+		p.w.limit.begun(run)
 		p.w.backlog.start(a)
 	} else {
 		p.w.handBack(a, true)

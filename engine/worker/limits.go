@@ -109,13 +109,11 @@ func (l *limits) stray(r *job.Run, asked []store.QueueLimit) bool {
 	return true
 }
 
-// begun and ended count the attempts of a tenant, while their guests may run.
+// begun and ended count the attempts of a tenant, while their guests may run:
+// whether or not that is limited now, since a deploy may limit it meanwhile.
 func (l *limits) begun(r *job.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if q := l.of(r.Queue); q == nil || q.TenantHere == 0 {
-		return
-	}
 	of := l.here[r.Queue]
 	if of == nil {
 		of = map[string]int{}
@@ -128,9 +126,6 @@ func (l *limits) ended(r *job.Run) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := l.here[r.Queue]
-	if of == nil {
-		return
-	}
 	if of[r.Tenant]--; of[r.Tenant] <= 0 {
 		delete(of, r.Tenant) // or there would be an entry for every tenant that ever was
 	}

@@ -38,6 +38,15 @@ func (c *tally) in(name string) (out func()) {
 	}
 }
 
+// reset answers the most that ran at a time since the last reset.
+func (c *tally) reset(name string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	most := c.most[name]
+	c.most[name] = 0
+	return most
+}
+
 func (r *rig) enqueueFor(jobName, tenant, input string) string {
 	r.Helper()
 	res, err := r.queue.Enqueue(r.Context(), queue.Request{Job: jobName, Tenant: tenant, Input: []byte(input)})
@@ -131,6 +140,44 @@ func TestLimitsOfAProcess(t *testing.T) {
 		}
 		if counts.most["all"] != 4 || counts.most["tenant x"] != 2 {
 			t.Errorf("ran at a time: %v; want 4 in all and 2 of tenant x", counts.most)
+		}
+	})
+}
+
+// What began before a deploy limited it counts towards the limit, and its end
+// takes nothing from the count of those that began after. (L1)
+func TestALimitOfAProcessThatADeployBringsCountsWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		counts := newTally()
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			defer counts.in("j")()
+			t.Work(time.Duration(t.Attempt.Input[0]-'0') * time.Minute)
+			return nil, nil
+		}}, nil)
+		enqueue := func(minutes ...int) (ids []string) {
+			for _, n := range minutes {
+				ids = append(ids, r.enqueueFor("j", "x", fmt.Sprint(n)))
+			}
+			return ids
+		}
+		long := enqueue(1, 2, 3)
+		w := r.work(nil)
+		for _, id := range long {
+			r.reaches(id, job.Running)
+		}
+		next := *r.deploy.Manifest()
+		next.Queues = map[string]manifest.Queue{"default": {Name: "default", Workers: 10, TenantWorkers: 1}}
+		w.Configure(&next)
+		later := enqueue(2, 2, 2)
+		for _, id := range long {
+			r.ended(r.settles(id), job.Done, "", 1)
+		}
+		counts.reset("j")
+		for _, id := range later {
+			r.ended(r.settles(id), job.Done, "", 1)
+		}
+		if most := counts.reset("j"); most != 1 {
+			t.Errorf("%d ran at a time after the deploy, want 1", most)
 		}
 	})
 }

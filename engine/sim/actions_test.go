@@ -88,6 +88,7 @@ func (w *world) deploy() {
 	next := 3 - p.version.Load()
 	w.note("%s serves version %d", p.name, next)
 	p.version.Store(next)
+	p.switched = time.Now()
 	w.count("deploy")
 	if _, err := p.engine.Switch(w.deployment(p, int(next))); err != nil {
 		w.wrong("a deployment was refused: " + err.Error())

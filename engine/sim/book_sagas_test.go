@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 
@@ -26,6 +27,29 @@ func (b *book) cancelling(run string) bool {
 	var u job.Unwind
 	rec, begun := b.steps(run)[job.UnwindName]
 	return begun && json.Unmarshal(rec.Output, &u) == nil && u.Cancelled
+}
+
+// mostAttempts is how many attempts a run may have come to: its own, as many again
+// to undo it, and the one of those that a cancel took.
+func (b *book) mostAttempts(r *job.Run) int {
+	if !b.w.manifest.Jobs[r.Job].Compensates {
+		return r.MaxAttempts
+	}
+	most := 2 * r.MaxAttempts
+	var u job.Unwind
+	if rec, begun := b.steps(r.ID)[job.UnwindName]; r.Attempt <= most || !begun || json.Unmarshal(rec.Output, &u) != nil {
+		return most
+	}
+	records, err := b.w.truth.Attempts(context.Background(), r.ID)
+	if err != nil {
+		b.wrong("the timeline of %s cannot be read: %v", b.label(r.ID), err)
+	}
+	for _, a := range records {
+		if a.Outcome == job.Unwinding && a.Attempt > u.From {
+			return most + 1
+		}
+	}
+	return most
 }
 
 func undone(steps map[string]job.Step, name string) bool {

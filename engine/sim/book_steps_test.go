@@ -11,10 +11,16 @@ import (
 )
 
 func (b *book) saved(batch []store.StepParams, res []store.StepResult) {
-	before := b.runs
+	before, last := b.runs, b.lastEvent()
 	if slices.ContainsFunc(batch, func(p store.StepParams) bool { return len(p.Enqueue)+len(p.Publish) > 0 }) {
 		before = b.refresh("SaveSteps")
-		b.published()
+		var events []store.EventParams
+		for i := range res {
+			if res[i].Landed {
+				events = append(events, batch[i].Publish...)
+			}
+		}
+		b.published("SaveSteps", events)
 	}
 	for i := range res {
 		p := &batch[i]
@@ -39,6 +45,9 @@ func (b *book) saved(batch []store.StepParams, res []store.StepResult) {
 			b.exists("the record of "+name, res[i].Enqueued[j].ID)
 		}
 		b.recorded("SaveSteps", p.Ref.RunID, p)
+		if p.Kind == job.KindWait {
+			b.listens("SaveSteps", p.Ref.RunID, last)
+		}
 	}
 }
 
@@ -103,6 +112,11 @@ func (b *book) requeued(p store.RequeueParams) {
 	before, now := b.history(p.ID)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for name := range b.waiting[p.ID] {
+		if _, is := now[name]; !is {
+			delete(b.waiting[p.ID], name)
+		}
+	}
 	for name := range before {
 		if _, is := now[name]; !is {
 			delete(b.seen, p.ID+" "+name)

@@ -21,6 +21,7 @@ type book struct {
 
 	mu        sync.Mutex // handlers of many attempts write
 	labels    map[string]string
+	sent      map[string]string    // by run: the key it was enqueued with
 	runs      map[string]job.Run   // what the database holds
 	ended     map[string]bool      // runs that were deleted or purged, properly
 	accepted  map[string]bool      // runs that a client was told of
@@ -33,29 +34,36 @@ type book struct {
 	bodies    map[string]int    // "run step": bodies that ran to their end
 	onces     map[string]int    // "run step": bodies of a once step, since an operator last had it run again
 	schedules map[string]*scheduleBook
-	events    []event // in the order of their commits
+	events    []job.Event                    // that were ever published, in their order
+	lines     map[string][]line              // by run: what its handlers logged
+	waiting   map[string]map[string]job.Step // by run: its waits
 	claims    int
 	looks     int // operations after which the runs were read
 
-	links   map[string]link    // by child: who waits for it
-	parked  map[string]int     // by run that waits for children: how many may be live when it wakes
-	bereft  map[string]bool    // runs that were cancelled with their parent
-	told    map[string]bool    // keys of runs that were told of an end
-	undoers map[string]job.Ref // "run step": the claim that undid it
-	busy    map[job.Ref]bool   // claims that found their key held
-	starts  map[string][]int64 // by what has a rate: when each start was, in ms
-	pauses  map[pauseOf]bool   // what is paused
-	born    map[string]int     // runs that were ever inserted: by which operation
+	links   map[string]link        // by child: who waits for it
+	parked  map[string]int         // by run that waits for children: how many may be live when it wakes
+	bereft  map[string]bool        // runs that were cancelled with their parent
+	told    map[string]bool        // keys of runs that were told of an end
+	undoers map[string]job.Ref     // "run step": the claim that undid it
+	busy    map[job.Ref]bool       // claims that found their key held
+	stray   map[job.Ref]bool       // claims of runs whose limits the claim did not know
+	places  map[job.Ref]place      // what claims take up
+	inside  map[string]int         // "process queue tenant": attempts inside a handler
+	starts  map[string][]time.Time // by what has a rate
+	pauses  map[pauseOf]bool       // what is paused
+	born    map[string]int         // runs that were ever inserted: by which operation
 }
 
 func newBook(w *world) *book {
 	return &book{
-		w: w, labels: map[string]string{}, runs: map[string]job.Run{}, ended: map[string]bool{}, accepted: map[string]bool{},
+		w: w, labels: map[string]string{}, sent: map[string]string{}, runs: map[string]job.Run{}, ended: map[string]bool{}, accepted: map[string]bool{},
 		touched: map[string]bool{}, leases: map[string]time.Time{}, owners: map[string]*process{}, landed: map[job.Ref]bool{},
 		records: map[string]map[string]job.Step{}, seen: map[string]string{}, bodies: map[string]int{}, onces: map[string]int{},
 		schedules: map[string]*scheduleBook{},
-		links:     map[string]link{}, parked: map[string]int{}, bereft: map[string]bool{}, told: map[string]bool{}, undoers: map[string]job.Ref{},
-		busy: map[job.Ref]bool{}, starts: map[string][]int64{}, pauses: map[pauseOf]bool{}, born: map[string]int{},
+		waiting:   map[string]map[string]job.Step{}, lines: map[string][]line{},
+		links: map[string]link{}, parked: map[string]int{}, bereft: map[string]bool{}, told: map[string]bool{}, undoers: map[string]job.Ref{},
+		busy: map[job.Ref]bool{}, stray: map[job.Ref]bool{}, places: map[job.Ref]place{}, inside: map[string]int{},
+		starts: map[string][]time.Time{}, pauses: map[pauseOf]bool{}, born: map[string]int{},
 	}
 }
 
@@ -67,6 +75,7 @@ func (b *book) name(batch []store.EnqueueParams) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for i := range batch {
+		b.sent[batch[i].ID] = batch[i].Key
 		var in input
 		if json.Unmarshal(batch[i].Input, &in) == nil && in.Label != "" {
 			b.labels[batch[i].ID] = in.Label
@@ -153,9 +162,9 @@ func (b *book) look(op string) (before map[string]job.Run) {
 	for _, r := range list {
 		now[r.ID] = r
 		if r.State.Live() {
-			k := [3]string{r.Job, r.Tenant, r.Key}
+			k := [3]string{r.Job, r.Tenant, b.sent[r.ID]}
 			if other, ok := keys[k]; ok {
-				b.wrong("%s: %s and %s are live and have one key %q", op, b.label(other), b.label(r.ID), r.Key)
+				b.wrong("%s: %s and %s are live and have one key %q", op, b.label(other), b.label(r.ID), k[2])
 			}
 			keys[k] = r.ID
 		}
@@ -163,7 +172,7 @@ func (b *book) look(op string) (before map[string]job.Run) {
 	b.mu.Lock()
 	before, b.runs = b.runs, now
 	b.mu.Unlock()
-	b.crowds(op, list)
+	b.crowds(op)
 	var ended, appeared []job.Run
 	b.looks++
 	for _, r := range list {
@@ -175,6 +184,9 @@ func (b *book) look(op string) (before map[string]job.Run) {
 		}
 		b.moved(op, old, r)
 		if old.State.Live() && r.State.Terminal() {
+			if keep := b.w.manifest.Jobs[r.Job].Retention; !r.ExpiresAt.Equal(r.FinishedAt.Add(keep)) || !r.FinishedAt.Equal(b.w.now()) {
+				b.wrong("%s ended %s at %s, and keeps it until %s, and not for %v from %s", op, b.label(r.ID), r.FinishedAt, r.ExpiresAt, keep, b.w.now())
+			}
 			b.unwound(op, r)
 			if r.State != job.Cancelled {
 				ended = append(ended, r)
@@ -206,7 +218,7 @@ func (b *book) moved(op string, old, r job.Run) {
 		b.wrong("a claim took %s from claim %d, attempt %d to %d, %d", name, old.Claims, old.Attempt, r.Claims, r.Attempt)
 	case !claimed && r.Claims != old.Claims:
 		b.wrong("%s took %s from claim %d to %d", op, name, old.Claims, r.Claims)
-	case r.Attempt > r.MaxAttempts && (r.Attempt > 2*r.MaxAttempts || !b.w.manifest.Jobs[r.Job].Compensates):
+	case r.Attempt > r.MaxAttempts && r.Attempt > b.mostAttempts(&r):
 		b.wrong("%s: %s is at attempt %d of %d", op, name, r.Attempt, r.MaxAttempts)
 	case (r.Worker != "") != (r.State == job.Running):
 		b.wrong("%s: %s is %s and held by %q", op, name, r.State, r.Worker)
@@ -218,7 +230,7 @@ func (b *book) moved(op string, old, r job.Run) {
 }
 
 func (b *book) appeared(op string, r job.Run) {
-	if b.ended[r.ID] {
+	if b.ended[r.ID] && !(b.isTouched(r.ID) && b.w.outbox.waits(r.ID)) { // a row is published until it is settled
 		b.wrong("%s: %s is back from the dead", op, b.label(r.ID))
 	}
 	b.born[r.ID] = b.looks
@@ -266,7 +278,7 @@ func (b *book) due() bool {
 	return false
 }
 
-func (b *book) claimed(p store.ClaimParams, res store.ClaimResult) {
+func (b *book) claimed(version int64, p store.ClaimParams, res store.ClaimResult) {
 	for _, r := range res.Runs {
 		if _, busy := res.Busy[r.ID]; busy {
 			b.busy[job.Ref{RunID: r.ID, Worker: p.Worker, Claim: r.Claims}] = true
@@ -280,12 +292,13 @@ func (b *book) claimed(p store.ClaimParams, res store.ClaimResult) {
 	if len(res.Runs) > 0 && (!known || !lease.After(b.w.now())) {
 		b.wrong("a claim gave %d runs to a worker whose lease lapsed at %s", len(res.Runs), lease)
 	}
+	b.takes(version, p, res)
 	got := map[string]int{}
 	for _, r := range res.Runs {
 		old := before[r.ID]
 		got[r.Queue]++
 		b.claims++
-		b.begins(p, res, r)
+		b.begins(res, r)
 		switch is := b.runs[r.ID]; {
 		case old.State == job.Running || old.State.Terminal() || old.State == "":
 			b.wrong("a claim handed out %s, which was %q", b.label(r.ID), old.State)
@@ -300,7 +313,7 @@ func (b *book) claimed(p store.ClaimParams, res store.ClaimResult) {
 			b.wrong("a claim of %d runs of queue %s answered %d", q.Limit, q.Queue, got[q.Queue])
 		}
 		if got[q.Queue] < q.Limit && !res.WorkerGone && (res.NextDue.IsZero() || res.NextDue.After(res.Now)) {
-			b.overlooked(q.Queue)
+			b.overlooked(version, q)
 		}
 	}
 }
@@ -312,7 +325,7 @@ func holds(runs map[string]job.Run, ref job.Ref) bool {
 }
 
 func (b *book) settled(batch []store.SettleParams, res []store.SettleResult) {
-	before := b.look("Settle")
+	before, last := b.look("Settle"), b.lastEvent()
 	for i := range res {
 		if p := &batch[i]; res[i].Landed && holds(before, p.Ref) {
 			b.started(before, p)
@@ -346,10 +359,14 @@ func (b *book) settled(batch []store.SettleParams, res []store.SettleResult) {
 		if p.To == job.Done && !bytes.Equal(b.output(p.Ref.RunID), p.Output) {
 			b.wrong("a settle of %s did not keep its output", name)
 		}
+		b.logged("Settle", p.Ref, true)
 		if p.Step != nil {
 			st := *p.Step
 			st.Ref = p.Ref
 			b.recorded("Settle", p.Ref.RunID, &st)
+			if st.Kind == job.KindWait {
+				b.listens("Settle", p.Ref.RunID, last)
+			}
 		}
 	}
 }

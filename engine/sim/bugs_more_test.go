@@ -90,7 +90,7 @@ type ownRate struct {
 }
 
 func (s *ownRate) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResult, error) {
-	rate := rates["job metered"]
+	rate := s.p.w.manifest.Jobs["metered"].Rate
 	s.mu.Lock()
 	s.started = slices.DeleteFunc(s.started, func(at time.Time) bool { return time.Since(at) > rate.Per })
 	free := len(s.started) < rate.Limit

@@ -130,7 +130,7 @@ func (s *counted) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimRe
 	p.Queues = append([]store.QueueLimit(nil), p.Queues...)
 	running, err := s.List(ctx, store.ListParams{State: job.Running, Job: "narrow"})
 	for i := range p.Queues {
-		if err == nil && len(running) < narrow {
+		if err == nil && len(running) < 2 {
 			p.Queues[i].Limits = nil
 		}
 	}

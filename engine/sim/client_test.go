@@ -28,14 +28,18 @@ func (w *world) enqueue() {
 			switch r.Job {
 			case "lane", "strict":
 				in.Lane = lanes[w.rng.IntN(len(lanes))]
-			case "crowd":
+			case "crowd", "subscriber":
 				in.Org = orgs[w.rng.IntN(len(orgs))]
 			}
 			r.Input = in.encoded()
 			reqs = append(reqs, r)
 		}
 	}
-	switch kind := w.rng.IntN(16); kind {
+	kind := w.rng.IntN(18)
+	if w.profile.ask > 0 {
+		kind = w.profile.ask
+	}
+	switch kind {
 	case 0, 1:
 		several(1, "parent")
 	case 2:
@@ -56,7 +60,7 @@ func (w *world) enqueue() {
 	case 6:
 		several(5, "narrow")
 	case 7:
-		several(1, "listener")
+		several(2, "listener", "subscriber")
 	case 8:
 		several(2, "saga")
 	case 9:
@@ -69,6 +73,10 @@ func (w *world) enqueue() {
 		several(6, "drip")
 	case 13:
 		several(8, "crowd")
+	case 16:
+		several(6, "eased", "hurried", "moved")
+	case 17:
+		several(2, "nest")
 	case 14:
 		w.publish(1 + w.rng.IntN(3))
 		return
@@ -94,9 +102,13 @@ func (w *world) enqueue() {
 func (w *world) publish(n int) {
 	for range n {
 		w.asked++
-		payload, subject := fmt.Sprint(w.asked), subjects[w.rng.IntN(len(subjects))]
-		w.do("client publishes "+payload, func(ctx context.Context) {
-			_, _ = w.clients[w.client].Publish(ctx, engine.Event{Topic: topic, Key: subject, Payload: []byte(payload)})
-		})
+		e := engine.Event{Topic: topic, Key: subjects[w.rng.IntN(len(subjects))], Payload: []byte(fmt.Sprint(w.asked))}
+		if w.rng.IntN(3) == 0 {
+			e.Tenant = orgs[w.rng.IntN(len(orgs))]
+		}
+		if w.rng.IntN(4) == 0 {
+			e.Keep = w.between(time.Second, time.Minute)
+		}
+		w.do("client publishes "+string(e.Payload), func(ctx context.Context) { _, _ = w.clients[w.client].Publish(ctx, e) })
 	}
 }

@@ -44,6 +44,7 @@ func (b *book) close() {
 		}
 		b.timeline(r)
 	}
+	b.kept("the end")
 	b.checkSchedules()
 	b.checkPauses()
 	b.checkOutbox()

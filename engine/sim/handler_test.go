@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -42,7 +44,7 @@ func (w *world) deployment(p *process, version int) engine.Deployment {
 	}
 	return enginetest.Serve(p.guest(version), func(m *manifest.Manifest) {
 		m.Digest = fmt.Sprint("test ", version)
-		w.declare(m)
+		w.declare(m, version)
 		m.Schedules = map[string]*manifest.Schedule{}
 		for i, s := range []manifest.Schedule{
 			{Name: "each", Cron: "* * * * *", CatchUp: "run-all", Overlap: "allow"},
@@ -85,6 +87,8 @@ func (p *process) handler(version int) enginetest.Handler {
 		if in.Label == "" {
 			in.Label = p.w.book.label(t.Attempt.Meta.RunID)
 		}
+		defer p.sound(in.Label)
+		defer p.w.book.enters(p, t.Attempt.Meta.RunID)()
 		defer func() { time.Sleep(instant(p.w.dice("end", in.Label, time.Now()))) }()
 		a := &walk{
 			Task: t, p: p, run: t.Attempt.Meta.RunID, label: in.Label, out: map[string]string{}, sends: map[string]int{}, children: map[string]int{},
@@ -92,13 +96,20 @@ func (p *process) handler(version int) enginetest.Handler {
 		rng := p.w.dice("program", in.Label)
 		most := 2
 		switch t.Attempt.Handler {
-		case "listener":
+		case "listener", "subscriber":
 			return a.listen(3, rng)
 		case "saga":
 			return a.saga(rng)
 		case "family":
 			if err := a.invoke("first", rng); err != nil {
 				return nil, err
+			}
+		case "nest":
+			most = 1
+			if strings.Count(in.Label, "/") < 2 {
+				if err := a.nest("inner", rng); err != nil {
+					return nil, err
+				}
 			}
 		case "parent":
 			most = 5
@@ -115,6 +126,17 @@ func (p *process) handler(version int) enginetest.Handler {
 			}
 		}
 		return a.out, nil
+	}
+}
+
+// sound has a mistake of the simulation itself be none of the handler's traps.
+func (p *process) sound(label string) {
+	switch x := recover().(type) {
+	case nil:
+	case runtime.Error:
+		p.w.wrong(fmt.Sprintf("the handler of %s is broken: %v", label, x))
+	default:
+		panic(x)
 	}
 }
 
@@ -167,8 +189,12 @@ func (a *walk) instruction(i int, rng *rand.Rand) error {
 			a.Deaf(deaf) // until long after its timeout
 		}
 	case 12:
-		a.Calls.Log(a.Context, abi.LevelInfo, "at "+name)
-		a.Work(d)
+		text := fmt.Sprint("at ", name, " of ", a.p.w.book.body(a.run, name+" line"))
+		a.p.w.book.logs(a.p, a.run, text)
+		a.Calls.Log(a.Context, abi.LevelInfo, text)
+		if d > 10*time.Second { // else they are not saved before the end, perhaps
+			a.Work(d)
+		}
 	case 13:
 		return a.publish("told"+name, rng)
 	}

@@ -19,6 +19,9 @@ func (w *world) operate() {
 	name := names[w.rng.IntN(len(names))]
 	r, found := w.anyRun(job.States...)
 	kind := w.rng.IntN(14)
+	if w.profile.verb > 0 {
+		kind = w.profile.verb
+	}
 	if !found && (kind < 8 || kind > 11) {
 		return
 	}

@@ -22,6 +22,7 @@ import (
 type staged struct {
 	mu    sync.Mutex
 	rows  []*stagedRow // in the order of staging
+	gone  []*stagedRow // that were purged
 	wakes map[int]func()
 	subs  int
 }
@@ -31,6 +32,7 @@ type stagedRow struct {
 	until  time.Time       // of its lease
 	relays map[string]bool // that ever claimed it
 	poison string          // code with which it is to be rejected
+	place  int             // in the order of staging
 }
 
 func newStaged() *staged { return &staged{wakes: map[int]func(){}} }
@@ -39,6 +41,14 @@ func (s *staged) settled() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !slices.ContainsFunc(s.rows, func(r *stagedRow) bool { return r.State == store.Waiting })
+}
+
+// waits reports whether an id is of a row that is not settled.
+func (s *staged) waits(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.find(id)
+	return r != nil && r.State == store.Waiting
 }
 
 func (s *staged) find(id string) *stagedRow {
@@ -86,7 +96,7 @@ func (s *staged) settle(batch []store.StagedSettleParams) []bool {
 		if r.State != store.Waiting {
 			continue
 		}
-		r.State, r.RunID, r.Code, r.Reason = store.Published, p.RunID, p.Code, p.Reason
+		r.State, r.RunID, r.Code, r.Reason, r.SettledAt = store.Published, p.RunID, p.Code, p.Reason, time.Now()
 		if p.Code != "" {
 			r.State = store.Rejected
 		}
@@ -102,6 +112,20 @@ func (s *staged) release(refs []store.StagedRef) {
 			r.Relay = ""
 		}
 	}
+}
+
+func (s *staged) purge(keep time.Duration, limit int) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rows = slices.DeleteFunc(s.rows, func(r *stagedRow) bool {
+		if r.State != store.Published || time.Since(r.SettledAt) < keep || n == limit {
+			return false
+		}
+		s.gone = append(s.gone, r)
+		n++
+		return true
+	})
+	return n
 }
 
 // outboxView is a relay's connection to the application's database.
@@ -133,7 +157,12 @@ func (v *outboxView) Release(ctx context.Context, refs []store.StagedRef) error 
 	return err
 }
 
-func (v *outboxView) Purge(context.Context, time.Duration, int) (int, error) { return 0, nil }
+func (v *outboxView) Purge(ctx context.Context, keep time.Duration, limit int) (int, error) {
+	return act(v.p, ctx, call{op: "outbox.Purge"},
+		func(context.Context) (int, error) { return v.p.w.outbox.purge(keep, limit), nil },
+		func(n int) { v.p.w.count("rows purged", n) })
+}
+
 func (v *outboxView) OutboxStats(context.Context) (store.OutboxStats, error) {
 	return store.OutboxStats{}, nil
 }
@@ -164,7 +193,7 @@ func (w *world) relay(p *process, db store.Store) *outbox.Relay {
 	if w.bug.queue != nil {
 		q = w.bug.queue(q)
 	}
-	r, err := outbox.New(outbox.Config{Outbox: &outboxView{p}, Queue: q, Lease: 10 * time.Second, Batch: 4})
+	r, err := outbox.New(outbox.Config{Outbox: &outboxView{p}, Queue: q, Lease: 10 * time.Second, Batch: 4, Keep: time.Minute})
 	if err != nil {
 		panic(err)
 	}
@@ -182,10 +211,18 @@ func (w *world) stage(n int) {
 			panic(err)
 		}
 		label := fmt.Sprintf("o%d.%d", w.asked, i)
-		r := &stagedRow{relays: map[string]bool{}}
+		r := &stagedRow{relays: map[string]bool{}, place: w.staged}
+		w.staged++
 		r.Staged = store.Staged{State: store.Waiting, StagedAt: time.Now()}
 		r.StageParams = store.StageParams{ID: id.String(), Job: "child", Input: encoded(label)}
-		switch w.rng.IntN(8) {
+		switch w.rng.IntN(10) {
+		case 8, 9:
+			w.asked++
+			r.StageParams = store.StageParams{ID: id.String()}
+			r.Event = &store.PublishParams{ID: id.String(), Topic: topic, Key: subjects[w.rng.IntN(len(subjects))], Payload: []byte(fmt.Sprint(w.asked))}
+			if w.rng.IntN(8) == 0 {
+				r.Event.Topic, r.poison = "", job.CodeInvalid
+			}
 		case 0:
 			r.Job, r.poison = "nobody", job.CodeUnknownJob
 		case 1:
@@ -199,7 +236,11 @@ func (w *world) stage(n int) {
 			r.Delay = w.between(0, 20*time.Second)
 		}
 		s.rows = append(s.rows, r)
-		w.note("an application stages %s of %s", label, r.Job)
+		what := r.Job
+		if r.Event != nil {
+			what = "event " + string(r.Event.Payload)
+		}
+		w.note("an application stages %s of %s", label, what)
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.wakes)) {
 		s.wakes[n]()
@@ -217,6 +258,10 @@ func (b *book) relayed(batch []store.StagedSettleParams, landed []bool) {
 		}
 		r := s.find(p.Ref.ID)
 		switch {
+		case p.Code == "" && r.Event != nil:
+			if b.born[r.ID] == 0 || p.RunID != "" {
+				b.wrong("a relay settled row %s as published, by run %q, and its event was not", p.Ref.ID, p.RunID)
+			}
 		case p.Code == "" && b.born[p.RunID] == 0:
 			b.wrong("a relay settled row %s as published by run %s, which never was", p.Ref.ID, p.RunID)
 		case p.Code == "" && p.RunID != p.Ref.ID && r.Key == "":
@@ -234,7 +279,8 @@ func (b *book) checkOutbox() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := map[string]*stagedRow{}
-	for _, r := range s.rows {
+	rows := slices.SortedFunc(slices.Values(slices.Concat(s.rows, s.gone)), func(x, y *stagedRow) int { return x.place - y.place })
+	for _, r := range rows {
 		switch {
 		case r.State == store.Waiting:
 			b.wrong("row %s of %s was never published", r.ID, r.Job)
@@ -242,7 +288,7 @@ func (b *book) checkOutbox() {
 			b.wrong("row %s of %s is %s, and nobody can run it", r.ID, r.Job, r.State)
 		}
 		// Whether a key is held may change between two publications of a row.
-		if r.State != store.Published || r.RunID != r.ID || r.Key != "" || len(r.relays) != 1 {
+		if r.State != store.Published || r.Event == nil && r.RunID != r.ID || r.Key != "" || len(r.relays) != 1 {
 			continue
 		}
 		before := last[r.Relay]

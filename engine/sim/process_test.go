@@ -18,17 +18,18 @@ import (
 // process is one that uses the database: an engine with its worker, scheduler and
 // handlers, or someone who only asks.
 type process struct {
-	w       *world
-	name    string
-	mortal  bool // it may be killed
-	engine  *engine.Engine
-	relay   *outbox.Relay
-	dead    atomic.Bool // killed, or behind a dead network: not heard of again
-	stalled time.Time   // its operations wait until then; the driver's
-	version atomic.Int64
-	busy    atomic.Bool // an action on it is under way
-	ended   atomic.Bool // it is closed, and not started again
-	closing sync.Once
+	w        *world
+	name     string
+	mortal   bool // it may be killed
+	engine   *engine.Engine
+	relay    *outbox.Relay
+	dead     atomic.Bool // killed, or behind a dead network: not heard of again
+	stalled  time.Time   // its operations wait until then; the driver's
+	version  atomic.Int64
+	switched time.Time   // when it last began to serve another version; the driver's
+	busy     atomic.Bool // an action on it is under way
+	ended    atomic.Bool // it is closed, and not started again
+	closing  sync.Once
 }
 
 // outsider is a process without a worker.

@@ -27,9 +27,10 @@ const (
 	vanish        // neither done nor answered
 	unheard       // done, and never answered: its process is gone
 	breaking      // it is not done, in a way that no repeat mends
+	double        // it is done, and done again: whoever carried it repeated it
 )
 
-var fateNames = [...]string{"", " REFUSED", " FULL", " ANSWER LOST", " ANSWER LATE", " VANISHED", " UNHEARD", " BROKEN"}
+var fateNames = [...]string{"", " REFUSED", " FULL", " ANSWER LOST", " ANSWER LATE", " VANISHED", " UNHEARD", " BROKEN", " TWICE"}
 
 // call is one operation that waits for its turn.
 type call struct {
@@ -133,6 +134,11 @@ func act[R any](p *process, ctx context.Context, c call, do func(context.Context
 		r, err := do(context.WithoutCancel(ctx))
 		if err == nil && saw != nil {
 			saw(r)
+		}
+		if f == double && err == nil {
+			if r, err = do(context.WithoutCancel(ctx)); err == nil && saw != nil {
+				saw(r)
+			}
 		}
 		switch f {
 		case unheard:

@@ -78,9 +78,10 @@ func (v *view) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimResul
 	for _, q := range p.Queues {
 		fmt.Fprintf(&b, "%s:%d ", q.Queue, q.Limit)
 	}
+	version := v.p.version.Load()
 	return mutate(v, ctx, "Claim", b.String(),
 		func(ctx context.Context) (store.ClaimResult, error) { return v.Store.Claim(ctx, p) },
-		func(res store.ClaimResult) { v.p.w.book.claimed(p, res) })
+		func(res store.ClaimResult) { v.p.w.book.claimed(version, p, res) })
 }
 
 func (v *view) Settle(ctx context.Context, batch []store.SettleParams) ([]store.SettleResult, error) {
@@ -235,7 +236,7 @@ func (v *view) Publish(ctx context.Context, batch []store.EventParams) ([]store.
 		func(ctx context.Context) ([]store.EventResult, error) { return v.Store.Publish(ctx, batch) },
 		func([]store.EventResult) {
 			v.p.w.book.refresh("Publish")
-			v.p.w.book.published()
+			v.p.w.book.published("Publish", batch)
 		})
 }
 
@@ -245,7 +246,11 @@ func (v *view) PendingEvent(ctx context.Context, tenant string, p store.WaitPara
 
 func (v *view) PurgeEvents(ctx context.Context, limit int) (int, error) {
 	return mutate(v, ctx, "PurgeEvents", "",
-		func(ctx context.Context) (int, error) { return v.Store.PurgeEvents(ctx, limit) }, nil)
+		func(ctx context.Context) (int, error) { return v.Store.PurgeEvents(ctx, limit) },
+		func(n int) {
+			v.p.w.count("events purged", n)
+			v.p.w.book.kept("PurgeEvents")
+		})
 }
 
 func (v *view) Get(ctx context.Context, id string) (job.Run, error) {
@@ -276,7 +281,8 @@ func (v *view) SaveLogs(ctx context.Context, batch []store.LogParams) error {
 	}
 	slices.Sort(ids) // they come from a map
 	_, err := mutate(v, ctx, "SaveLogs", strings.Join(ids, " "),
-		func(ctx context.Context) (struct{}, error) { return none(v.Store.SaveLogs(ctx, batch)) }, nil)
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.SaveLogs(ctx, batch)) },
+		func(struct{}) { v.p.w.book.savedLogs(batch) })
 	return err
 }
 

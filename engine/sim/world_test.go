@@ -29,17 +29,18 @@ const lease = 6 * time.Second
 // world is one simulation. Its driver is one goroutine, which alone draws from
 // rng and lets operations through.
 type world struct {
-	seed     uint64
-	rng      *rand.Rand
-	profile  profile
-	truth    store.Store // undisturbed
-	outbox   *staged
-	db       store.Store // what processes reach: truth, unless a bug was planted
-	bug      bug
-	turn     turnstile
-	book     *book
-	manifest *manifest.Manifest            // of the first version
-	declared map[string]*manifest.Schedule // of it
+	seed      uint64
+	rng       *rand.Rand
+	profile   profile
+	truth     store.Store // undisturbed
+	outbox    *staged
+	db        store.Store // what processes reach: truth, unless a bug was planted
+	bug       bug
+	turn      turnstile
+	book      *book
+	manifest  *manifest.Manifest            // of the first version
+	manifests map[int64]*manifest.Manifest  // by version
+	declared  map[string]*manifest.Schedule // of it
 
 	skew atomic.Int64 // of the store's clock against the processes', a time.Duration
 	calm atomic.Bool  // nothing fails any more
@@ -53,6 +54,7 @@ type world struct {
 	fullDisk  time.Time // the disk is, until then
 	steps     int
 	asked     int            // things that clients asked for
+	staged    int            // rows that applications staged
 	counts    map[string]int // of what happened
 	opened    atomic.Int64   // actions under way
 	shut      atomic.Int64   // engines whose close has returned
@@ -67,9 +69,11 @@ type world struct {
 // profile is how much trouble a seed makes, drawn once, so that some seeds are
 // nearly quiet and others are not.
 type profile struct {
-	refuse, lose, late, vanish, breaking, crash, slow, stall float64
-	slowest                                                  time.Duration
-	actions, engines                                         int
+	refuse, lose, late, vanish, breaking, twice, crash, slow, stall float64
+	slowest                                                         time.Duration
+	actions, engines                                                int
+	ask, verb                                                       int // the only ones of clients and operators; 0 is any
+	version                                                         int // that the first engines serve
 }
 
 // outcome is what is told of a simulation.
@@ -127,7 +131,11 @@ func newWorld(t *testing.T, seed uint64, b bug) *world {
 	if b.within != nil {
 		w.db = b.within(db, w)
 	}
-	w.manifest = w.deployment(nil, 1).Manifest
+	w.manifests = map[int64]*manifest.Manifest{}
+	for v := 1; v <= versions; v++ {
+		w.manifests[int64(v)] = w.deployment(nil, v).Manifest
+	}
+	w.manifest = w.manifests[1]
 	w.declared = w.manifest.Schedules
 	w.client, w.operator = w.outsider("client"), w.outsider("operator")
 	return w
@@ -137,9 +145,9 @@ func newWorld(t *testing.T, seed uint64, b bug) *world {
 func (w *world) draw() profile {
 	some := func(most float64) float64 { return w.rng.Float64() * w.rng.Float64() * most }
 	return profile{
-		refuse: some(0.1), lose: some(0.1), late: some(0.1), vanish: some(0.02), breaking: some(0.01), crash: some(0.02),
+		refuse: some(0.1), lose: some(0.1), late: some(0.1), vanish: some(0.02), breaking: some(0.01), twice: some(0.1), crash: some(0.02),
 		slow: some(0.8), stall: some(0.02), slowest: w.between(0, time.Second),
-		actions: 15 + w.rng.IntN(40), engines: 1 + w.rng.IntN(3),
+		actions: 15 + w.rng.IntN(40), engines: 1 + w.rng.IntN(3), version: 1 + w.rng.IntN(versions),
 	}
 }
 
@@ -282,6 +290,12 @@ func (w *world) grant(c *call) {
 	w.turn.release(c, f)
 }
 
+// repeatable are the operations that do nothing more when they are done again.
+var repeatable = map[string]bool{
+	"Enqueue": true, "EnqueueIf": true, "Settle": true, "SaveSteps": true, "SaveLogs": true, "Publish": true, "FireSchedule": true,
+	"Renew": true, "Deregister": true, "LetGo": true, "Reclaim": true, "LeadSchedules": true, "outbox.Settle": true, "outbox.Release": true,
+}
+
 func (w *world) fate(c *call) fate {
 	if c.p.dead.Load() {
 		return unheard // it was on its way when its process died
@@ -301,7 +315,7 @@ func (w *world) fate(c *call) fate {
 		share float64
 		fate  fate
 	}{
-		{w.profile.refuse, refuse}, {w.profile.lose, lose}, {w.profile.late, late}, {w.profile.vanish, vanish}, {w.profile.breaking, breaking},
+		{w.profile.refuse, refuse}, {w.profile.lose, lose}, {w.profile.late, late}, {w.profile.vanish, vanish}, {w.profile.breaking, breaking}, {w.profile.twice, double},
 	} {
 		if x < chance.share {
 			if chance.fate == late {
@@ -309,6 +323,9 @@ func (w *world) fate(c *call) fate {
 			}
 			if chance.fate == vanish && !c.p.mortal {
 				return refuse
+			}
+			if chance.fate == double && !repeatable[c.op] {
+				return proceed
 			}
 			return chance.fate
 		}
@@ -345,7 +362,7 @@ func (o *outcome) last(n int) string {
 // run is the simulation: trouble for some minutes, then peace until all is over.
 func (w *world) run() {
 	for range w.profile.engines {
-		w.start(1)
+		w.start(w.profile.version)
 	}
 	for range w.profile.actions {
 		until := time.Now().Add(w.between(0, 8*time.Second))

@@ -60,6 +60,40 @@ func TestARateNeverGivesMore(t *testing.T) {
 	}
 }
 
+// Two versions of a rate share its state, as during a deploy. (L13)
+func TestARateThatChangesGivesNoMoreThanTheGreater(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	for _, pair := range [][2]Rate{
+		{{3, time.Second}, {5, time.Second}}, {{1, time.Minute}, {60, time.Minute}}, // of one period: the greater
+		{{3, 30 * time.Second}, {4, 5 * time.Second}}, {{100, time.Hour}, {10, time.Second}}, // else both together
+	} {
+		a, b := pair[0], pair[1]
+		burst := float64(max(a.Limit, b.Limit))
+		if a.Per != b.Per {
+			burst = float64(a.Limit + b.Limit)
+		}
+		speed := max(float64(a.Limit)/float64(a.Per), float64(b.Limit)/float64(b.Per))
+		state, now, starts := int64(0), int64(1e18), []int64{}
+		for len(starts) < 1000 {
+			r := pair[rng.IntN(2)]
+			if n := min(r.Available(state, now), 1+rng.IntN(r.Limit)); n > 0 {
+				state = r.Spend(state, now, n)
+				for range n {
+					starts = append(starts, now)
+				}
+			}
+			now += rng.Int64N(int64(1/speed) + 1)
+		}
+		for i := range starts {
+			for j := i; j < len(starts); j++ {
+				if n, span := j-i+1, starts[j]-starts[i]; float64(n) > burst+speed*float64(span)+1e-3 {
+					t.Fatalf("%v: %d starts in %v", pair, n, time.Duration(span))
+				}
+			}
+		}
+	}
+}
+
 func TestAClockThatIsSetBackCostsOneWindow(t *testing.T) {
 	r := Rate{10, time.Second}
 	now := int64(1e18)

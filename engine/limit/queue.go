@@ -91,6 +91,9 @@ func (q *Queue) gate(job, own string) (string, Job) {
 // Rate is a number of starts in a time. They are spaced evenly over it, and what
 // a quiet spell saves up is Limit at most: over any span t there are no more than
 // Limit + Limit·t/Per starts. The zero Rate is none.
+//
+// While a rate is being changed, versions share its state: there are no more starts
+// than the greater allows if Per is one, else than both together do.
 type Rate struct {
 	Limit int
 	Per   time.Duration

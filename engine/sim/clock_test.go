@@ -18,7 +18,6 @@ var timed = map[string]string{
 	"FireParams.Occurrence": "the schedule's, reckoned from its row",
 	"FireParams.From":       "the schedule's row",
 	"FireParams.To":         "the schedule's, reckoned from its row and the store's now",
-	"FireParams.Next":       "the schedule's, reckoned from its row and the store's now",
 	"ListParams.Since":      "what an operator looks for",
 	"ListParams.Until":      "what an operator looks for",
 	"LogLine.At":            "for people: it orders nothing",

@@ -2,6 +2,8 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -39,6 +41,9 @@ func (t *Traces) Close() error {
 	err := t.tracing.provider.Shutdown(ctx)
 	if failed := t.failed.get(); failed != nil {
 		return failed
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the collector did not answer in %v", commandPatience)
 	}
 	return err
 }

@@ -94,6 +94,16 @@ func (x *random) claimSomeUnder() {
 	x.claimUnder(x.anyWorker(), pick(x, "q1", "q2"), 1+x.rand.IntN(6))
 }
 
+// undoableHolders are runs at a gate that a cancel would have undone: there are few.
+func (x *random) undoableHolders() (ids []string) {
+	for _, id := range slices.Sorted(maps.Keys(x.m.runs)) {
+		if r := x.m.runs[id]; r.State == job.Running && r.holds != "" && r.toUndo().Undoable {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // lookAt claims all that may go: what the op before should have opened is not left
 // for the next one to open.
 func (x *random) lookAt(queue string) {

@@ -341,6 +341,9 @@ func (x *random) cancelOne() {
 	if x.odds(2) {
 		p.ID = x.anyRef().RunID // one that runs
 	}
+	if of := x.undoableHolders(); len(of) > 0 && x.odds(2) {
+		p.ID, p.NoCompensate = pick(x, of...), false
+	}
 	held := ""
 	if r := x.m.runs[p.ID]; r != nil && r.State == job.Running && r.holds != "" {
 		held = r.Queue

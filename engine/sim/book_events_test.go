@@ -143,8 +143,11 @@ func (b *book) listens(op, run string, before int64) {
 			}
 			continue
 		case !again && rec.Status == job.StepWaiting:
-			// What else the batch published may be before or after it.
-			if from = rec.Place; from < before || from > b.lastEvent() {
+			// What else the batch published may be before or after it, and the topic may
+			// have ended with events that are gone.
+			if from = rec.Place; from > b.lastEvent() || slices.ContainsFunc(b.events, func(e job.Event) bool {
+				return e.Seq > from && e.Seq <= before && e.ExpiresAt.After(b.w.now())
+			}) {
 				b.wrong("%s had the wait %s begin at event %d, and the topic ended at %d, and at %d after it", op, name, rec.Place, before, b.lastEvent())
 			}
 		case !again:

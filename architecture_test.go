@@ -51,7 +51,7 @@ var rooms = []room{
 	{"engine/store/storetest", []string{"engine/store", "engine/job", "engine/limit"}, "the suite pins the promises and nothing above them"},
 	{"engine/store/postgres/pgtest", nil, "it starts a server for tests and knows no schema"},
 	{"engine/store/postgres/outbox", []string{"engine/store", "engine/job", "engine/internal/sqltext"}, "an application's database has an outbox without a queue, and its program links nothing of one"},
-	{"engine/store/*", []string{"engine/store", "engine/job", "engine/limit", "engine/internal/hub", "engine/internal/runid", "engine/internal/sqltext"}, "a store holds statements, no policy: what it decided alone would differ between stores"},
+	{"engine/store/*", []string{"engine/store", "engine/job", "engine/limit", "engine/internal/hub", "engine/internal/loop", "engine/internal/runid", "engine/internal/sqltext"}, "a store holds statements, no policy: what it decided alone would differ between stores"},
 	{"engine/queue", []string{"engine/store", "engine/job", "engine/manifest", "engine/retry", "engine/limit", "engine/metrics", "engine/trace", "engine/internal/loop"}, "the one enqueue path knows no attempt"},
 	{"engine/step", []string{"engine/store", "engine/job", "engine/queue", "engine/manifest", "engine/retry", "engine/metrics", "engine/trace"}, "an attempt's memory does not know which worker runs it"},
 	{"engine/deploy", []string{"engine/store", "engine/job", "engine/manifest", "engine/internal/loop"}, "which version runs is decided without running it"},
@@ -60,6 +60,7 @@ var rooms = []room{
 	{"engine/worker", []string{"engine/queue", "engine/step", "engine/deploy", "engine/limit", "engine/retry", "engine/metrics", "engine/trace", "engine/store", "engine/manifest", "engine/job", "engine/internal/loop"}, "a worker runs any abi.Guest, on any store"},
 	{"engine/internal/enginetest", []string{"engine/..."}, "factories for tests"},
 	{"engine/sim", nil, "the simulator is tests: nothing of what runs may need it"},
+	{"engine/internal/hub", []string{"engine/internal/loop"}, "the news of a commit is a signal"},
 	{"engine/internal/*", nil, "service shape, signals, ids and statements are below every room that needs them"},
 	{"engine", []string{
 		"engine/job", "engine/manifest", "engine/retry", "engine/limit", "engine/metrics", "engine/trace", "engine/store", "engine/queue", "engine/step",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 )
 
@@ -22,7 +23,7 @@ type lifetime struct {
 
 	mu      sync.Mutex
 	bounds  bounds
-	changed chan struct{} // capacity 1: bounds are tighter
+	changed loop.Signal // bounds are tighter
 }
 
 // bounds are the instants of a shutdown; zero ones never come.
@@ -33,7 +34,7 @@ type bounds struct {
 }
 
 func newLifetime() *lifetime {
-	l := &lifetime{done: make(chan struct{}), changed: make(chan struct{}, 1)}
+	l := &lifetime{done: make(chan struct{}), changed: loop.NewSignal()}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	l.accepting, l.endAccepting = context.WithCancel(l.ctx)
 	return l
@@ -46,10 +47,7 @@ func (l *lifetime) tighten(b bounds) {
 	l.bounds.abort = earlier(l.bounds.abort, b.abort)
 	l.bounds.handBack = earlier(l.bounds.handBack, b.handBack)
 	l.bounds.end = earlier(l.bounds.end, b.end)
-	select {
-	case l.changed <- struct{}{}:
-	default:
-	}
+	l.changed.Give()
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -195,10 +193,7 @@ func (w *Worker) isQuiet() bool {
 // checkQuiet tells a drain that nothing is left. With mu held.
 func (w *Worker) checkQuiet() {
 	if w.rounds == 0 && w.attempts == 0 {
-		select {
-		case w.quiet <- struct{}{}:
-		default:
-		}
+		w.quiet.Give()
 	}
 }
 

@@ -177,10 +177,7 @@ func (w *Worker) withdraw(s *session) {
 		return
 	}
 	w.current = nil
-	select {
-	case w.replace <- struct{}{}:
-	default:
-	}
+	w.replace.Give()
 }
 
 // lose ends a session whose lease is gone: its attempts are aborted and write

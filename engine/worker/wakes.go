@@ -3,6 +3,8 @@ package worker
 import (
 	"sync"
 	"time"
+
+	"github.com/jobrunner/runner/engine/internal/loop"
 )
 
 // wakes tell the claim loop when to make its next pass. There is one loop, and
@@ -10,19 +12,19 @@ import (
 // value is ready after reset; safe for concurrent use.
 type wakes struct {
 	mu    sync.Mutex
-	c     chan struct{} // capacity 1: look again
-	fresh bool          // a wake, not a freed slot: begin the backoff anew
-	pass  bool          // a pass is asked for; otherwise only the time has changed
-	at    time.Time     // when the loop will pass on its own
+	c     loop.Signal // look again
+	fresh bool        // a wake, not a freed slot: begin the backoff anew
+	pass  bool        // a pass is asked for; otherwise only the time has changed
+	at    time.Time   // when the loop will pass on its own
 }
 
 // reset begins a lifetime.
 func (w *wakes) reset() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.c = make(chan struct{}, 1)
+	w.c = loop.NewSignal()
 	w.fresh, w.pass, w.at = true, true, time.Time{}
-	w.c <- struct{}{}
+	w.c.Give()
 }
 
 // now asks for a pass because there may be work.
@@ -53,10 +55,7 @@ func (w *wakes) due(t time.Time) {
 
 // poke makes the loop look. With mu held.
 func (w *wakes) poke() {
-	select {
-	case w.c <- struct{}{}:
-	default: // it will look anyway, or has not begun
-	}
+	w.c.Give() // it will look anyway, or has not begun
 }
 
 // take answers whether a pass is asked for, whether the backoff begins anew,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/deploy"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/manifest"
 	"github.com/jobrunner/runner/engine/metrics"
@@ -112,8 +113,8 @@ type Worker struct {
 
 	counted map[string]metrics.QueueCounts // queues whose gauges were published; the gauge loop's
 
-	quiet   chan struct{} // capacity 1: rounds and attempts reached 0
-	replace chan struct{} // capacity 1: current has become nil
+	quiet   loop.Signal // rounds and attempts reached 0
+	replace loop.Signal // current has become nil
 }
 
 // New returns an idle worker. Errors: X_INVALID for a lease that is too short.
@@ -137,7 +138,7 @@ func New(cfg Config) (*Worker, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	w := &Worker{cfg: cfg, sessions: map[*session]struct{}{}, quiet: make(chan struct{}, 1), replace: make(chan struct{}, 1)}
+	w := &Worker{cfg: cfg, sessions: map[*session]struct{}{}, quiet: loop.NewSignal(), replace: loop.NewSignal()}
 	w.slots.metrics = cfg.Metrics
 	w.Configure(cfg.Deploy.Manifest())
 	return w, nil

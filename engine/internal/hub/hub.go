@@ -5,6 +5,8 @@ package hub
 import (
 	"iter"
 	"sync"
+
+	"github.com/jobrunner/runner/engine/internal/loop"
 )
 
 // Hub calls wake funcs on a goroutine of its own, so that a commit never waits
@@ -16,7 +18,7 @@ type Hub struct {
 	subs    map[int]func(queue string)
 	next    int
 	pending map[string]struct{}
-	kick    chan struct{}
+	kick    loop.Signal
 	end     chan struct{}
 	started bool
 	closed  bool
@@ -24,7 +26,7 @@ type Hub struct {
 
 // New returns a hub without listeners. Close it.
 func New() *Hub {
-	return &Hub{subs: map[int]func(string){}, pending: map[string]struct{}{}, kick: make(chan struct{}, 1), end: make(chan struct{})}
+	return &Hub{subs: map[int]func(string){}, pending: map[string]struct{}{}, kick: loop.NewSignal(), end: make(chan struct{})}
 }
 
 // Post announces queues to whoever listens, and returns at once.
@@ -40,10 +42,7 @@ func (h *Hub) Post(queues iter.Seq[string]) {
 	if len(h.pending) == 0 {
 		return
 	}
-	select {
-	case h.kick <- struct{}{}:
-	default:
-	}
+	h.kick.Give()
 }
 
 // Listen subscribes wake, which must not block. first says that nobody listened
@@ -104,10 +103,7 @@ func (h *Hub) Close() {
 	h.subs = map[int]func(string){}
 	h.mu.Unlock()
 	if started {
-		select {
-		case h.kick <- struct{}{}:
-		default:
-		}
+		h.kick.Give()
 		<-h.end
 	}
 }

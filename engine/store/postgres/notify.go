@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -32,7 +33,7 @@ type notifier struct {
 	mu   sync.Mutex
 	told map[string]time.Time // by queue: when its slot began
 	late map[string]struct{}  // to be told at the end of their slot
-	kick chan struct{}
+	kick loop.Signal
 	end  chan struct{}
 	stop context.CancelFunc
 }
@@ -41,7 +42,7 @@ func newNotifier(s *Store, mute bool) *notifier {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := &notifier{
 		s: s, mute: mute, told: map[string]time.Time{}, late: map[string]struct{}{},
-		kick: make(chan struct{}, 1), end: make(chan struct{}), stop: cancel,
+		kick: loop.NewSignal(), end: make(chan struct{}), stop: cancel,
 	}
 	go n.loop(ctx)
 	return n
@@ -123,10 +124,7 @@ func (n *notifier) later(queues []string) {
 }
 
 func (n *notifier) wake() {
-	select {
-	case n.kick <- struct{}{}:
-	default:
-	}
+	n.kick.Give()
 }
 
 func (n *notifier) loop(ctx context.Context) {

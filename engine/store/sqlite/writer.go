@@ -11,6 +11,7 @@ import (
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -78,7 +79,7 @@ type writer struct {
 
 	durability
 
-	kick chan struct{} // one value when pending is not empty
+	kick loop.Signal   // one value when pending is not empty
 	end  chan struct{} // closed when the goroutine has returned
 
 	ops sync.Pool // of *op, used up
@@ -91,7 +92,7 @@ type writer struct {
 func startWriter(cfg *Config, c *conn, reopen func() (*conn, error), onWake func(map[string]struct{})) *writer {
 	w := &writer{
 		cfg: cfg, c: c, reopen: reopen, onWake: onWake, rotate: newRotation(),
-		kick: make(chan struct{}, 1), end: make(chan struct{}),
+		kick: loop.NewSignal(), end: make(chan struct{}),
 	}
 	go w.loop()
 	return w
@@ -149,10 +150,7 @@ func (w *writer) submit(ctx context.Context, lazy bool, run func(tx *tx) error) 
 }
 
 func (w *writer) signal() {
-	select {
-	case w.kick <- struct{}{}:
-	default:
-	}
+	w.kick.Give()
 }
 
 // withdraw removes an op that the writer has not taken yet.

@@ -140,3 +140,28 @@ func TestEachOfNothingIsNothing(t *testing.T) {
 		t.Error(verdicts, err)
 	}
 }
+
+// A store that answers fewer results than it was given entries has said nothing of any.
+func TestEachTakesNoAnswerThatIsShort(t *testing.T) {
+	q, db := open(t)
+	db.Store = &curt{db.Store}
+	if verdicts, err := q.PublishEach(t.Context(), []queue.Event{{Topic: "a"}, {Topic: ""}, {Topic: "b"}}); len(verdicts) != 0 || abi.CodeOf(err) != job.CodeInternal {
+		t.Errorf("events: %+v, %v", verdicts, err)
+	}
+	if verdicts, err := q.EnqueueEach(t.Context(), free(2)); len(verdicts) != 0 || abi.CodeOf(err) != job.CodeInternal {
+		t.Errorf("runs: %+v, %v", verdicts, err)
+	}
+}
+
+// curt answers nothing to what it did.
+type curt struct{ store.Store }
+
+func (s *curt) Enqueue(ctx context.Context, batch []store.EnqueueParams) ([]store.EnqueueResult, error) {
+	_, err := s.Store.Enqueue(ctx, batch)
+	return nil, err
+}
+
+func (s *curt) Publish(ctx context.Context, batch []store.EventParams) ([]store.EventResult, error) {
+	_, err := s.Store.Publish(ctx, batch)
+	return nil, err
+}

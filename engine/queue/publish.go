@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/internal/loop"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
@@ -49,56 +50,41 @@ func (q *Queue) Publish(ctx context.Context, e Event) (Published, error) {
 // Errors: the store's.
 func (q *Queue) PublishEach(ctx context.Context, events []Event) ([]Verdict, error) {
 	verdicts := make([]Verdict, len(events))
-	for start := 0; start < len(events); {
-		var batch []store.EventParams
-		var at []int
-		end, bytes := start, 0
-		for ; end < len(events) && len(batch) < enqueueChunk && bytes < publishBytes; end++ {
-			p, err := PrepareEvent(events[end])
-			if err != nil {
-				verdicts[end].Refused = err
-				continue
-			}
-			batch, at, bytes = append(batch, p), append(at, end), bytes+len(p.Payload)
-		}
-		err := q.publishChunk(ctx, batch, func(i int, r store.EventResult) { verdicts[at[i]].Deduped = r.Deduped })
-		if err != nil && !transient(err) {
-			// Something in it does not suit the store: one by one tells what.
-			for i := range batch {
-				err = q.publishChunk(ctx, batch[i:i+1], func(_ int, r store.EventResult) { verdicts[at[i]].Deduped = r.Deduped })
-				if err != nil && entrysOwn(err) {
-					verdicts[at[i]].Refused, err = err, nil
-				}
-				if err != nil {
-					return verdicts[:at[i]], err
-				}
-			}
+	var good []store.EventParams
+	var at []int // of good, in events
+	for i, e := range events {
+		p, err := PrepareEvent(e)
+		if abi.CodeOf(err) == job.CodeInternal {
+			return verdicts[:0], err
 		}
 		if err != nil {
-			return verdicts[:at[0]], err
+			verdicts[i].Refused = err
+			continue
 		}
-		start = end
+		good, at = append(good, p), append(at, i)
 	}
-	return verdicts, nil
+	w := walk[store.EventParams, store.EventResult]{
+		entries: good,
+		share:   publishShare,
+		write:   q.store.Publish,
+		answer:  func(i int, r store.EventResult) { verdicts[at[i]].Deduped = r.Deduped },
+		refuse:  func(i int, err error) { verdicts[at[i]].Refused = err },
+	}
+	open, err := w.run(ctx)
+	if err != nil {
+		verdicts = verdicts[:at[open]]
+	}
+	return verdicts, err
 }
 
 // publishBytes bounds the payloads of one write, but for its last.
 const publishBytes = 4 << 20
 
-func (q *Queue) publishChunk(ctx context.Context, batch []store.EventParams, each func(i int, r store.EventResult)) error {
-	if len(batch) == 0 {
-		return nil
+func publishShare(left []store.EventParams) (n int) {
+	for bytes := 0; n < len(left) && n < enqueueChunk && bytes < publishBytes; n++ {
+		bytes += len(left[n].Payload)
 	}
-	ctx, cancel := context.WithTimeout(ctx, writeTimeout)
-	defer cancel()
-	results, err := q.store.Publish(ctx, batch)
-	if err != nil {
-		return err
-	}
-	for i, r := range results {
-		each(i, r)
-	}
-	return nil
+	return n
 }
 
 // PrepareEvent checks an event and turns it into what a store publishes.

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
 	"github.com/jobrunner/runner/engine/store/storetest"
@@ -25,8 +27,17 @@ func migrated(tb testing.TB, cfg Config) Config {
 	tb.Cleanup(func() {
 		// Thousands of tables would slow down the tests after this one.
 		connected(tb, cfg.URL, func(c *pgx.Conn) {
-			if _, err := c.Exec(context.Background(), cfg.dialect().fill("DROP SCHEMA {schema} CASCADE")); err != nil {
-				tb.Error(err)
+			var refused *pgconn.PgError
+			for {
+				_, err := c.Exec(context.Background(), cfg.dialect().fill("DROP SCHEMA {schema} CASCADE"))
+				// The server may still be at what a client that is gone asked of it.
+				if errors.As(err, &refused) && refused.Code == "40P01" { // deadlock
+					continue
+				}
+				if err != nil {
+					tb.Error(err)
+				}
+				return
 			}
 		})
 	})

@@ -16,10 +16,6 @@ type Traces struct {
 	failed  *lastFailure
 }
 
-// commandPatience is how long a command waits for its spans to be sent. It has done
-// by then what it was to do.
-const commandPatience = 2 * time.Second
-
 // OpenTraces is nil if the environment asks for no traces. It connects to nothing
 // yet. Errors: X_INVALID for variables that this program cannot heed.
 func OpenTraces(ctx context.Context, getenv func(string) string) (*Traces, error) {
@@ -31,12 +27,12 @@ func OpenTraces(ctx context.Context, getenv func(string) string) (*Traces, error
 	return &Traces{tracing: t, failed: failed}, nil
 }
 
-// Close sends what is left, and answers why something was not.
-func (t *Traces) Close() error {
+// Close sends what is left within patience, and answers why something was not.
+func (t *Traces) Close(patience time.Duration) error {
 	if t == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), commandPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := t.tracing.provider.Shutdown(ctx)
 	if failed := t.failed.get(); failed != nil {

@@ -35,6 +35,7 @@ func (m withModules) Run() int {
 		return 1
 	}
 	modules = dir
+	cli.BePatient()
 	return pgtest.Main(m.M)
 }
 

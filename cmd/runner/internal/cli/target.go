@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -72,6 +73,10 @@ func (e *env) withStore(ctx context.Context, t *target, fn func(context.Context,
 	return e.withTracedStore(ctx, t, nil, fn)
 }
 
+// tracePatience is how long a command waits for its spans to be sent. It has done by
+// then what it was to do.
+var tracePatience = 2 * time.Second
+
 // withTraces is withStore for a command whose enqueues have spans, if the
 // environment asks for traces. A trace that cannot be had is no reason not to
 // enqueue: what stands in the environment may be meant for other programs.
@@ -81,7 +86,7 @@ func (e *env) withTraces(ctx context.Context, t *target, fn func(context.Context
 		e.note("no span is sent: %v", err)
 	}
 	err = e.withTracedStore(ctx, t, traces, fn)
-	if lost := traces.Close(); lost != nil {
+	if lost := traces.Close(tracePatience); lost != nil {
 		e.note("the span was not sent: %v", lost)
 	}
 	return err

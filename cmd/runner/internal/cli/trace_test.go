@@ -50,6 +50,7 @@ type traced struct {
 func newTraced(t *testing.T) *traced {
 	dir := t.TempDir()
 	c := &traced{T: t, jobs: filepath.Join(dir, "jobs.toml"), env: map[string]string{"TRACEPARENT": ourOwn}}
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000") // for a collector that is slow, as the machine may be
 	wasm, err := os.ReadFile(filepath.Join(modules, "approval.wasm"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "approval.wasm"), wasm, 0o644)

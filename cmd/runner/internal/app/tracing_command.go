@@ -39,7 +39,7 @@ func (t *Traces) Close(patience time.Duration) error {
 		return failed
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("the collector did not answer in %v", commandPatience)
+		return fmt.Errorf("the collector did not answer in %v", patience)
 	}
 	return err
 }

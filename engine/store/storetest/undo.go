@@ -134,6 +134,21 @@ var undoTests = []test{
 		}
 		e.wantUnwind(r.ID, job.Unwind{From: 2, Cancelled: true}, job.Failure{Code: job.CodeCancelled})
 	}},
+	// (R15)
+	{"a cancel that takes the last attempt to undo is followed by another", func(e *env) {
+		e.booked("w", store.EnqueueParams{MaxAttempts: 1})
+		e.db.Advance(2 * lease)
+		if res, err := e.db.Reclaim(e.ctx, store.ReclaimParams{UnwindJobs: []string{jobA}}); err != nil || len(res.Requeued) != 1 {
+			e.Fatalf("%+v, %v", res, err)
+		}
+		last := e.orphan("w1")
+		e.cancel(store.CancelParams{ID: last.ID})
+		e.db.Advance(2 * lease)
+		if r := e.orphan("w2"); r.ID != last.ID || last.Attempt != 2 || r.Attempt != 3 {
+			e.Errorf("handed out at attempt %d, and then at %d, want 2 and 3", last.Attempt, r.Attempt)
+		}
+		e.wantUnwind(last.ID, job.Unwind{From: 1, Cancelled: true}, job.Failure{Code: job.CodeCancelled})
+	}},
 	{"a cancel that undoes without a reason keeps the run's error", func(e *env) {
 		r := e.booked("w", store.EnqueueParams{})
 		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Retried, To: job.Ready, Error: &job.Failure{Message: "earlier"}})

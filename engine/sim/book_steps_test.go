@@ -77,6 +77,7 @@ func (b *book) recorded(op, run string, p *store.StepParams) {
 	switch {
 	case !ok:
 		b.wrong("%s did not record %s/%s", op, b.label(run), p.Name)
+	case p.Status == job.StepStarted && final(before[p.Name].Status): // that it begins was given up and repeated, and comes late
 	case p.Status != job.StepWaiting && is.Status != p.Status:
 		b.wrong("%s recorded %s/%s as %s, and it is %s", op, b.label(run), p.Name, p.Status, is.Status)
 	case p.Status == job.StepCompleted && !p.OutputEnqueued && !bytes.Equal(is.Output, p.Output):

@@ -173,7 +173,7 @@ func (c crashing) serve(last bool) map[stepOf]int {
 	if err := wait.Start(); err != nil {
 		c.t.Fatal(err)
 	}
-	waited := make(chan struct{})
+	waited, started, silent := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(waited)
 		err := wait.Wait()
@@ -183,14 +183,23 @@ func (c crashing) serve(last bool) map[stepOf]int {
 		case code > 0:
 			c.t.Errorf("following the runs: %v", err)
 		}
+		// All may have ended before this server began. One that has not says in words
+		// that it was told to stop.
+		select {
+		case <-started:
+		case <-silent:
+		}
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 	}()
 	bodies, n := map[stepOf]int{}, 0
 	sc := bufio.NewScanner(out)
 	for sc.Scan() {
-		var l struct{ Line, Run, Step string }
+		var l struct{ Msg, Line, Run, Step string }
 		if err := json.Unmarshal(sc.Bytes(), &l); err != nil {
 			c.t.Fatalf("the server says %s", sc.Text())
+		}
+		if l.Msg == "serve.started" {
+			close(started)
 		}
 		if l.Line != "body "+l.Step {
 			continue
@@ -202,6 +211,7 @@ func (c crashing) serve(last bool) map[stepOf]int {
 			}
 		}
 	}
+	close(silent)
 	_ = cmd.Wait() // it was killed
 	_ = wait.Process.Kill()
 	<-waited

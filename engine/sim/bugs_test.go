@@ -41,8 +41,8 @@ var planted = []bug{
 	{name: "slots that are counted and then taken", finds: "of which \\d may", within: func(db store.Store, w *world) store.Store { return &counted{db} }},
 	{name: "a wait that begins anew", finds: "was given event|is its|go on at event|begin at event", within: func(db store.Store, w *world) store.Store { return &anew{db} }},
 	{name: "a settle without its step", finds: "Settle did not record", within: func(db store.Store, w *world) store.Store { return &forgetful{db} }},
-	{name: "an unwind that skips a step", finds: "is not undone", above: func(db store.Store, p *process) store.Store { return &skips{db} }},
-	{name: "an unwind in the order of the steps", finds: "which came after it", from: 2, above: func(db store.Store, p *process) store.Store { return &forwards{db} }},
+	{name: "an unwind that skips a step", finds: "is not undone", trouble: asks(8), above: func(db store.Store, p *process) store.Store { return &skips{db} }},
+	{name: "an unwind in the order of the steps", finds: "which came after it", trouble: asks(8), above: func(db store.Store, p *process) store.Store { return &forwards{db} }},
 	{name: "an end that its parent does not hear of", finds: "of its parent is|is to wake", within: func(db store.Store, w *world) store.Store { return &orphans{db} }},
 	{name: "children that outlive their parent", finds: "goes on", trouble: related, within: func(db store.Store, w *world) store.Store { return &leaves{db} }},
 	{name: "an end that is told in a second commit", finds: "told nobody", above: func(db store.Store, p *process) store.Store { return &tellsLater{db} }},
@@ -52,7 +52,7 @@ var planted = []bug{
 	{name: "a once step whose start is not written", finds: "once step", from: 3, above: func(db store.Store, p *process) store.Store { return &unstarted{db} }},
 	{name: "a relay that makes ids of its own", finds: "stands for it|was never published", queue: func(q outbox.Queue) outbox.Queue { return &anonymous{q} }},
 	{name: "a relay that goes on behind what failed", finds: "which was staged first", trouble: stages, queue: func(q outbox.Queue) outbox.Queue { return &overtakes{q} }},
-	{name: "a key that two runs have", finds: "have one key", within: func(db store.Store, w *world) store.Store { return &keyless{Store: db} }},
+	{name: "a key that two runs have", finds: "have one key", trouble: asks(3), within: func(db store.Store, w *world) store.Store { return &keyless{Store: db} }},
 	{name: "a run that is answered for and not there", finds: "which is not there", within: func(db store.Store, w *world) store.Store { return &drops{Store: db} }},
 	{name: "a promotion of what is not delayed", finds: "Promote moved", within: func(db store.Store, w *world) store.Store { return &forces{db} }},
 	{name: "a purge of what has not expired", finds: "was purged before", within: func(db store.Store, w *world) store.Store { return &hasty{db} }},
@@ -65,7 +65,7 @@ var planted = []bug{
 	{name: "a process that counts nobody of a tenant", finds: "of tenant .* in queue crowd at a time", trouble: crowded, above: func(db store.Store, p *process) store.Store { return &reclaims{db, aloof} }},
 	{name: "a rate that gives less than it may", finds: "which nothing holds up", within: func(db store.Store, w *world) store.Store { return &reclaims{db, stingy} }},
 	{name: "limits of the version before", finds: "of which \\d may|nothing holds up|do not allow", trouble: narrowed, above: func(db store.Store, p *process) store.Store { return &reclaims{db, stale()} }},
-	{name: "a parent that keeps its place", finds: "nothing holds up|never ended", within: func(db store.Store, w *world) store.Store { return &sits{db, w} }},
+	{name: "a parent that keeps its place", finds: "nothing holds up|never ended", trouble: asks(17), within: func(db store.Store, w *world) store.Store { return &sits{db, w} }},
 	{name: "an occurrence that is passed over", finds: "moved past", above: func(db store.Store, p *process) store.Store { return &passes{db, p.w} }},
 }
 
@@ -96,6 +96,14 @@ func crowded(p *profile) {
 func narrowed(p *profile) {
 	oneWorker(p)
 	p.ask = 6
+}
+
+// asks is oneWorker, of which clients want one kind of thing.
+func asks(kind int) func(*profile) {
+	return func(p *profile) {
+		oneWorker(p)
+		p.ask = kind
+	}
 }
 
 // related is oneWorker, whose runs have others run.

@@ -173,7 +173,13 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	if !rows.alive {
 		return out, false, false, nil
 	}
-	if lanes {
+	if lanes && rows.guarded {
+		// What is paused was passed over, or all was: that lanes gave less than their
+		// share does not say that nothing is left in them.
+		s.claims.mu.Lock()
+		s.claims.raise(&rows)
+		s.claims.mu.Unlock()
+	} else if lanes {
 		s.claims.byLanes(left, &a, &rows, skip)
 	} else if over, slow := s.claims.wasSlow(left, rows.took, len(out.Runs)); slow {
 		if err := s.findLanes(ctx, left, over); err != nil {

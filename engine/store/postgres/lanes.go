@@ -195,6 +195,16 @@ func (c *claims) lower(queue, tenant string, priority int, at time.Time) {
 	h.lanes.busy[k.tenant] = true
 }
 
+// forgetLanes has the next claim of a queue be exact: what the ones before found
+// empty was paused. Other processes find out with their own next exact claim.
+func (c *claims) forgetLanes(queue string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.queues[queue]; h != nil {
+		h.lanes = nil
+	}
+}
+
 // lowered is lower for runs that this process made ready just now.
 func (c *claims) lowered(queue, tenant string, priority int) {
 	c.mu.Lock()

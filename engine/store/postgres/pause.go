@@ -58,6 +58,9 @@ func (s *Store) SetPause(ctx context.Context, p store.PauseParams) (changed bool
 		return false, err
 	}
 	if changed && p.Resume {
+		if p.Kind == store.PauseQueue {
+			s.claims.forgetLanes(p.Name)
+		}
 		if p.Kind == store.PauseTenant {
 			queues = []string{""}
 		}

@@ -31,7 +31,8 @@ const (
 //
 // An entry whose answer was lost, or that met a store which is away, is written
 // again until its context ends: operations given to a batcher must be safe to
-// repeat. An entry that the store refuses does not harm its neighbours. An
+// repeat. An entry that the store refuses does not harm its neighbours, nor does
+// one that somebody's transaction holds up: see putAside. An
 // error is store.ErrUnknown if any of the tries may have done the operation.
 type batcher[P, R any] struct {
 	write   func(ctx context.Context, batch []P) ([]R, error)
@@ -47,6 +48,9 @@ type batcher[P, R any] struct {
 	// stalled, if not nil, hears of entries that have been waiting out err for
 	// stallAfter, ever more rarely, and of the end of it with nil.
 	stalled func(err error, entries int)
+	// holding is stalled for entries that somebody's transaction holds up. It may not
+	// call the batcher.
+	holding func(err error, entries int)
 
 	mu      sync.Mutex
 	pending []entry[P, R]
@@ -54,7 +58,10 @@ type batcher[P, R any] struct {
 	put     int             // writes that left entries for later
 	trouble error           // of the last try; nil once one succeeds
 	stall   error           // what entries have been waiting out for stallAfter
-	idle    []chan struct{} // closed when the writer has nothing left
+	aside   []held[P, R]    // out of the way of others
+	asiding int             // writers of what is aside
+	heldUp  int             // tries of entries alone since nothing was aside
+	idle    []chan struct{} // closed when nothing is left to write
 }
 
 // entry is one operation and who waits for it. done is called once, from the
@@ -117,7 +124,7 @@ func (b *batcher[P, R]) patient(ctx, patience context.Context, p P, first func(R
 // wait returns once nothing is pending or under way, or when ctx ends.
 func (b *batcher[P, R]) wait(ctx context.Context) error {
 	b.mu.Lock()
-	if !b.writing {
+	if !b.busy() {
 		b.mu.Unlock()
 		return nil
 	}
@@ -140,10 +147,7 @@ func (b *batcher[P, R]) run() {
 		batch = b.take(batch[:0])
 		if len(batch) == 0 {
 			b.writing = false
-			for _, c := range b.idle {
-				close(c)
-			}
-			b.idle = nil
+			b.rest()
 			b.mu.Unlock()
 			return
 		}
@@ -245,6 +249,10 @@ func (b *batcher[P, R]) send(batch []entry[P, R], unsure bool) {
 				b.again(&batch[i].p)
 			}
 		}
+		if errors.Is(err, store.ErrHeld) {
+			b.putAside(batch, err, unsure)
+			return
+		}
 		if !b.waitsOut(err) {
 			b.alone(batch, err, unsure)
 			return
@@ -305,7 +313,7 @@ func (b *batcher[P, R]) try(params []P) ([]R, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	results, err := b.write(ctx, params)
+	results, err := b.write(store.Brisk(ctx), params)
 	if err == nil && len(results) != len(params) {
 		return nil, &abi.Error{Code: job.CodeInternal, Message: "the store answered another number of results than it was given entries"}
 	}

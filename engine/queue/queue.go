@@ -75,20 +75,20 @@ func New(cfg Config) *Queue {
 		size:     settleSize,
 		observe:  func(n int) { q.metrics.Batch("settle", n) },
 		outlasts: mendable,
-		stalled:  q.recordStalls,
+		stalled:  q.recordStalls, holding: q.recordHeld,
 	}
 	q.steps = batcher[store.StepParams, store.StepResult]{
 		write:    q.store.SaveSteps,
 		size:     stepSize,
 		observe:  func(n int) { q.metrics.Batch("step", n) },
 		outlasts: mendable,
-		stalled:  q.recordStalls,
+		stalled:  q.recordStalls, holding: q.recordHeld,
 	}
 	if to, ok := q.store.(store.Recorder); ok {
 		q.together = true
 		q.records = batcher[record, recorded]{
 			write: q.recordInto(to), size: recordSize, later: func(r *record) bool { return r.settle != nil },
-			observe: func(int) {}, outlasts: mendable, stalled: q.recordStalls,
+			observe: func(int) {}, outlasts: mendable, stalled: q.recordStalls, holding: q.recordHeld,
 		}
 	}
 	q.events = batcher[store.EventParams, store.EventResult]{
@@ -129,6 +129,14 @@ func (q *Queue) recordStalls(err error, entries int) {
 		return
 	}
 	q.log.Warn("jobs.record.stalled", slog.Int("waiting", entries), slog.Any("error", err))
+}
+
+func (q *Queue) recordHeld(err error, entries int) {
+	if err == nil {
+		q.log.Info("jobs.record.released")
+		return
+	}
+	q.log.Warn("jobs.record.held", slog.Int("waiting", entries), slog.Any("error", err))
 }
 
 // Manifest is the current one.

@@ -142,9 +142,12 @@ func (s *Store) fromServer(pg *pgconn.PgError) error {
 			"%s ended a transaction: %s", s.target, pg.Message)
 	case pg.Code == stateRefused:
 		say(job.CodeDatabaseBusy, "roll the transaction back and try again", "a run that the batch names began or ended while it was inserted")
-	case pg.Code == "55P03", pg.Code == "40001", pg.Code == "40P01": // lock, serialization, deadlock
+	case pg.Code == lockNotAvailable, pg.Code == "40001", pg.Code == "40P01": // lock, serialization, deadlock
 		say(job.CodeDatabaseBusy, "look for a long transaction that locks the runner's tables: select pid, query from pg_stat_activity where state <> 'idle' order by xact_start",
 			"%s kept a statement from going on: %s", s.target, pg.Message)
+		if pg.Code == lockNotAvailable {
+			return errors.Join(e, store.ErrHeld)
+		}
 	case class == "57", class == "08": // operator intervention, connection
 		say(job.CodeDatabaseUnavailable, "wait for the server to come back; the runner goes on by itself", "%s is not available: %s", s.target, pg.Message)
 	case pg.Code == "3D000": // invalid_catalog_name

@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/puddle/v2"
+
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // tries is how often a transaction that the server rolled back is run.
@@ -52,6 +54,9 @@ func (s *Store) inTx(ctx context.Context, f func(tx pgx.Tx) error) error {
 
 // on gives f a connection, again if the server rolled its work back. sent says
 // whether f's error may have left work done.
+//
+// A statement waits a second for a lock. It waits for it again, as long as ctx is
+// there, but for a write that is brisk: that answers store.ErrHeld.
 func (s *Store) on(ctx context.Context, f func(c *pgx.Conn) (sent bool, err error)) error {
 	for try := 1; ; try++ {
 		c, err := s.pool.Acquire(ctx)
@@ -66,6 +71,10 @@ func (s *Store) on(ctx context.Context, f func(c *pgx.Conn) (sent bool, err erro
 		c.Release()
 		if err == nil {
 			return nil
+		}
+		if sqlState(err) == lockNotAvailable && !store.IsBrisk(ctx) && ctx.Err() == nil {
+			try--
+			continue
 		}
 		if try == tries || !retryable(err) || ctx.Err() != nil {
 			return s.translate(err, sent)

@@ -113,7 +113,7 @@ func (m *Migrator) migrate(ctx context.Context) (applied []int, err error) {
 		version, err := m.step(ctx, c, d)
 		// The functions that make partitions wait for no lock for long, not even
 		// for one that an autovacuum has on a catalog.
-		if sqlState(err) == "55P03" && try < tries { // lock_not_available
+		if sqlState(err) == lockNotAvailable && try < tries {
 			if err := pause(ctx, try); err != nil {
 				return applied, err
 			}

@@ -88,13 +88,13 @@ func (w *weekly) due() bool {
 // expired, and old entries of the audit; it answers how many runs were in them. A table that is in use for the
 // moment is left for another time.
 func (s *Store) tendWeeks(ctx context.Context) (int, error) {
-	if _, err := s.count(ctx, call{st: qExtend}); err != nil && sqlState(err) != lockNotAvailable {
+	if _, err := s.count(store.Brisk(ctx), call{st: qExtend}); err != nil && sqlState(err) != lockNotAvailable {
 		return 0, err
 	}
 	if err := s.purgeAudit(ctx); err != nil {
 		return 0, err
 	}
-	return s.count(ctx, call{st: qDropExpired})
+	return s.count(store.Brisk(ctx), call{st: qDropExpired})
 }
 
 // lockNotAvailable is the SQLSTATE of a lock that was not waited for.

@@ -104,7 +104,7 @@ func (s *Store) configure(p *pgxpool.Config) {
 	// Plans are made once, when the tables may still be small, and kept: they
 	// must be those that suit large ones.
 	settings := "SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;" +
-		" SET jit = off; SET plan_cache_mode = force_generic_plan"
+		" SET jit = off; SET plan_cache_mode = force_generic_plan; SET lock_timeout = '1s'" // see on
 	if s.cfg.StatementTimeout > 0 {
 		settings += "; SET statement_timeout = " + strconv.FormatInt(s.cfg.StatementTimeout.Milliseconds(), 10)
 	}

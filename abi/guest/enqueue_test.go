@@ -92,6 +92,10 @@ func TestRefusalsAreErrorsByName(t *testing.T) {
 		}, guest.ErrInvalid, "X_REQUEST_INVALID"},
 		{"unsupported", func(c *guest.Ctx) error { return c.Publish("t", 1) }, guest.ErrUnsupported, ""},
 		{"secret", func(c *guest.Ctx) error { _, err := c.Secret("S"); return err }, guest.ErrDenied, ""},
+		{"more children than records", func(c *guest.Ctx) error {
+			_, err := guest.Map[none](c, "known", 0, make([]int, abi.MaxSteps+1))
+			return err
+		}, guest.ErrLimit, "X_STEPS_EXCEEDED"},
 		{"http outside a step", func(c *guest.Ctx) error {
 			_, err := c.HTTP(guest.Request{URL: "https://a.example/"})
 			return err

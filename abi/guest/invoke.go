@@ -27,6 +27,9 @@ func Timeout(d time.Duration) EnqueueOption {
 // childTimeout is the code of a child that was not waited for any longer.
 const childTimeout Code = "X_CHILD_TIMEOUT"
 
+// stepsExceeded is the code of a run that would have more records than it may.
+const stepsExceeded Code = "X_STEPS_EXCEEDED"
+
 // Invoke makes a run of another job, waits for its end as Sleep sleeps, and
 // returns its output; every later attempt gets the same. It cannot be called in
 // a step.
@@ -53,7 +56,8 @@ type Outcome[T any] struct {
 // InvokeAll makes up to 1,000 child runs and waits until all of them have ended,
 // at most limit being live at a time; 0 is as many as the host allows (256). The
 // outcomes are in the order of runs. The error says that the children could not
-// be made, as of Enqueue; that one failed is in its outcome.
+// be made, as of Enqueue; that one failed is in its outcome. Each child is one of
+// the 10,000 records that a run may have.
 func InvokeAll[T any](c *Ctx, limit int, runs ...Run) ([]Outcome[T], error) {
 	if len(runs) == 0 {
 		return nil, nil
@@ -87,7 +91,18 @@ func InvokeAll[T any](c *Ctx, limit int, runs ...Run) ([]Outcome[T], error) {
 // Map invokes a job once for each input, at most limit at a time, and returns the
 // outputs in the order of the inputs. It waits for all of them also when some
 // fail; the error then joins theirs, each with the index of its input.
+//
+// Each child is one of the 10,000 records that a run may have, beside its steps.
+// More inputs than that are refused before the first child is made, with the code
+// X_STEPS_EXCEEDED.
 func Map[Out, In any](c *Ctx, job string, limit int, inputs []In, opts ...EnqueueOption) ([]Out, error) {
+	if len(inputs) > abi.MaxSteps {
+		return nil, Terminal(&HostError{
+			Func: abi.FuncInvoke, Answer: abi.CodeLimit, Code: stepsExceeded,
+			Message: fmt.Sprintf("%d runs of job %q; a run has at most %d steps, and each of its children is one", len(inputs), job, abi.MaxSteps),
+			Fix:     "let children share the inputs and invoke children of their own, or enqueue what nobody waits for",
+		})
+	}
 	outputs := make([]Out, len(inputs))
 	var failed []error
 	for start := 0; start < len(inputs); start += abi.MaxEnqueue {

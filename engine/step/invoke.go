@@ -115,6 +115,9 @@ func (a *Attempt) startChildren(runs []abi.EnqueueParams, names []string, start 
 		if len(start) == len(runs) {
 			check = start
 		}
+		if err := a.roomFor(names, start); err != nil {
+			return nil, err
+		}
 		asked := make([]abi.EnqueueParams, len(check))
 		for n, i := range check {
 			asked[n] = runs[i]
@@ -140,6 +143,25 @@ func (a *Attempt) startChildren(runs []abi.EnqueueParams, names []string, start 
 		invoke.Most = limit - max(1, limit/4)
 	}
 	return &Suspend{Invoke: invoke}, nil
+}
+
+// roomFor refuses children of which the last would have no record left.
+func (a *Attempt) roomFor(names []string, start []int) error {
+	fresh := 0
+	for _, i := range start {
+		if a.records[names[i]] == nil {
+			fresh++
+		}
+	}
+	if a.count+fresh <= abi.MaxSteps {
+		return nil
+	}
+	return &abi.Error{
+		Code: job.CodeStepsExceeded,
+		Message: fmt.Sprintf("a run has at most %d steps and each child is one; this has %d, and %d children from %q on would be more",
+			abi.MaxSteps, a.count, fresh, names[start[0]]),
+		Fix: "let children invoke children of their own, or enqueue what nobody waits for",
+	}
 }
 
 // LiveChildren reports whether the run has invoked children that have not ended,

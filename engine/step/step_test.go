@@ -163,8 +163,10 @@ func TestARunHasAtMostMaxStepsRecords(t *testing.T) {
 	for i := range batch {
 		b.replay(fmt.Sprint(i), `1`)
 	}
+	_, _, err := b.Invoke(b.ctx, []abi.EnqueueParams{{Job: "child"}, {Job: "child"}}, 1) // refused before the first is made
+	b.code(err, job.CodeStepsExceeded)
 	b.do("the last", `1`)
-	_, err := b.StepBegin(b.ctx, "one more", 0)
+	_, err = b.StepBegin(b.ctx, "one more", 0)
 	b.code(err, job.CodeStepsExceeded)
 	_, err = b.Sleep(b.ctx, "a sleep more", time.Hour)
 	b.code(err, job.CodeStepsExceeded)

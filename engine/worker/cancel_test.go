@@ -178,6 +178,7 @@ func TestACancelledRunIsUndoneWhenItsLostWorkerCannotRunIt(t *testing.T) {
 			t.Errorf("its undoing began %v after the cancel, want when its lease was over", wait)
 		}
 		s.want(t, "flight", "hotel", "undo hotel", "undo flight")
+		time.Sleep(10 * time.Second) // until the lost worker has given up its writes
 	})
 }
 

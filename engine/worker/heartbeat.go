@@ -17,8 +17,7 @@ import (
 // comparing with the store's would make each decision one about clock skew.
 func (w *Worker) heartbeat(s *session) {
 	defer close(s.beats)
-	interval := w.cfg.Lease / 3
-	timer := time.NewTimer(interval)
+	timer := time.NewTimer(w.renewIn(s))
 	defer timer.Stop()
 	for {
 		select {
@@ -47,7 +46,8 @@ func (w *Worker) heartbeat(s *session) {
 			return
 		case err != nil:
 			w.cfg.Logger.Warn("jobs.heartbeat.failed", slog.String("worker", s.id), slog.Any("error", err))
-			timer.Reset(min(interval, w.cfg.Lease/10))
+			// No later than the lease ends: then the attempts are to stop.
+			timer.Reset(min(w.cfg.Lease/10, w.cfg.Lease-time.Since(s.began)))
 			continue
 		case !res.Alive:
 			w.lose(s, "its row has lapsed")
@@ -60,7 +60,7 @@ func (w *Worker) heartbeat(s *session) {
 		}
 		w.giveUpStuck(s)
 		w.saveLogs(s)
-		timer.Reset(interval)
+		timer.Reset(w.renewIn(s))
 	}
 }
 

@@ -37,11 +37,45 @@ type session struct {
 	saving atomic.Bool // lines are being saved
 }
 
-// register announces a new session.
+// Tries for a lease that the worker has in time.
+const (
+	registrations = 3
+	confirmations = 2 // renewals of each
+)
+
+// register announces a session of life and answers it when a lease is certain
+// that has most of its time to come. patience bounds each announcement; 0 does not.
 // alone says that every other row is a dead worker's: true only of the first
 // registration of a lifetime, since a later one may stand beside a session that
 // retires.
-func (w *Worker) register(ctx context.Context, alone bool) (*session, error) {
+func (w *Worker) register(ctx context.Context, life *lifetime, patience time.Duration, alone bool) (*session, error) {
+	for range registrations {
+		s, err := w.announce(ctx, patience, alone)
+		held := false
+		if err == nil {
+			held, err = w.confirm(ctx, life, s)
+		}
+		if held || err != nil {
+			w.beat(err)
+		}
+		if held {
+			return s, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	err := &abi.Error{
+		Code:    job.CodeLeaseLost,
+		Message: "the worker's lease of " + w.cfg.Lease.String() + " is over each time before the database has answered that it began",
+		Fix:     "see what keeps the database busy, or raise [runner] lease",
+	}
+	w.beat(err)
+	return nil, err
+}
+
+// announce registers a new session.
+func (w *Worker) announce(ctx context.Context, patience time.Duration, alone bool) (*session, error) {
 	u, err := uuid.NewV7()
 	if err != nil {
 		return nil, &abi.Error{Code: job.CodeInternal, Message: "no random bytes for a worker's id", Err: err}
@@ -55,16 +89,70 @@ func (w *Worker) register(ctx context.Context, alone bool) (*session, error) {
 	}
 	s.queues = w.slots.list()
 	s.ctx, s.end = context.WithCancelCause(context.Background())
-	err = w.cfg.Store.Register(ctx, store.RegisterParams{
-		ID: s.id, Host: host(), PID: os.Getpid(), Queues: s.queues,
-		Lease: w.cfg.Lease, Alone: alone,
+	err = within(ctx, patience, func(ctx context.Context) error {
+		return w.cfg.Store.Register(ctx, store.RegisterParams{
+			ID: s.id, Host: host(), PID: os.Getpid(), Queues: s.queues,
+			Lease: w.cfg.Lease, Alone: alone,
+		})
 	})
-	w.beat(err)
 	if err != nil {
 		s.end(err)
 		return nil, err
 	}
 	return s, nil
+}
+
+// confirm renews a session whose registration took so long that a renewal is due,
+// and answers whether its lease is held. It counts from before the registration was
+// sent, since the store may have granted it then and only the answer been late. One
+// that waited for the store instead (for a locked file) is spent on this clock
+// though the store has just granted it. The session holds nothing yet, so that it
+// may ask late.
+func (w *Worker) confirm(ctx context.Context, life *lifetime, s *session) (held bool, err error) {
+	for range confirmations {
+		if w.renewIn(s) > 0 || !w.runs(life) {
+			return true, nil // of a life that is over, install takes it back
+		}
+		began := time.Now()
+		var res store.RenewResult
+		err := within(ctx, w.cfg.Lease, func(ctx context.Context) (err error) {
+			res, err = w.cfg.Store.Renew(ctx, store.RenewParams{Worker: s.id, Lease: w.cfg.Lease})
+			return err
+		})
+		if err != nil || !res.Alive {
+			s.end(errLeft)
+			return false, err
+		}
+		s.began = began
+	}
+	if time.Since(s.began) < w.cfg.Lease {
+		return true, nil // a slow store, but in time
+	}
+	s.end(errLeft)
+	return false, nil
+}
+
+// runs reports whether life takes sessions.
+func (w *Worker) runs(life *lifetime) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.life == life && w.state == running
+}
+
+// renewIn is how long it is until s is to be renewed; 0 if that is due. It counts
+// from the start of the last renewal, however long its answer took.
+func (w *Worker) renewIn(s *session) time.Duration {
+	return max(w.cfg.Lease/3-time.Since(s.began), 0)
+}
+
+// within calls f with a context that ends after patience, if that is not 0.
+func within(ctx context.Context, patience time.Duration, f func(context.Context) error) error {
+	if patience > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, patience)
+		defer cancel()
+	}
+	return f(ctx)
 }
 
 // install makes s the session that takes claims in life, and starts begin with
@@ -99,9 +187,7 @@ func (w *Worker) keepRegistered(life *lifetime) {
 			}
 			continue
 		}
-		ctx, cancel := context.WithTimeout(life.ctx, claimTimeout)
-		s, err := w.register(ctx, false)
-		cancel()
+		s, err := w.register(life.ctx, life, claimTimeout, false)
 		if err == nil {
 			failures = 0
 			backoff.Reset()

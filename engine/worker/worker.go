@@ -189,7 +189,7 @@ func (w *Worker) Start(ctx context.Context) error {
 	w.reported = map[string]bool{}
 	w.mu.Unlock()
 
-	s, err := w.register(ctx, w.cfg.Alone)
+	s, err := w.register(ctx, life, 0, w.cfg.Alone)
 	if err != nil {
 		// Nothing was begun, but another shutdown may wait for the end of this life.
 		w.shut(life, stopBounds())

@@ -63,13 +63,24 @@ func (r *row) bool() bool {
 // epoch is the server's, in microseconds of Unix time.
 const epoch = 946684800 * 1_000_000
 
+// The first and last instants that a row is read to have. The server knows others
+// (infinity, years before Christ), and an enqueuer's role may write them. JSON has
+// no such years, and one such row must not keep a listing from the others.
+var (
+	firstTime = time.Date(1, 1, 1, 0, 0, 0, int(time.Millisecond), time.UTC) // not the zero one, which is none
+	lastTime  = time.Date(9999, 12, 31, 23, 59, 59, int(999*time.Millisecond), time.UTC)
+
+	firstMicro, lastMicro = firstTime.UnixMicro() - epoch, lastTime.UnixMicro() - epoch
+)
+
 func (r *row) time() time.Time {
 	v := r.next()
 	switch len(v) {
 	case 0:
 		return time.Time{}
 	case 8:
-		return time.UnixMicro(int64(binary.BigEndian.Uint64(v)) + epoch).UTC()
+		at := min(max(int64(binary.BigEndian.Uint64(v)), firstMicro), lastMicro)
+		return time.UnixMicro(at + epoch).UTC()
 	}
 	r.fail("an instant", v)
 	return time.Time{}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -42,5 +43,63 @@ func TestARowThatIsDamagedHarmsNoOther(t *testing.T) {
 	}
 	if damaged != 1 {
 		t.Errorf("%d runs say that their error is damaged", damaged)
+	}
+}
+
+// An enqueuer's role may write whatever instants the server knows. They are read
+// as years that can be printed, in a listing, by id and in the counts of queues.
+func TestForgedInstantsAreReadAsYearsThatCanBePrinted(t *testing.T) {
+	for name, at := range map[string]string{
+		"infinity": "infinity", "before all": "-infinity", "before Christ": "4713-01-01 00:00:00+00 BC", "far": "294276-12-31 00:00:00+00",
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			cfg := migrated(t, Config{})
+			s := open(t, cfg)
+			enqueueN(t, s, 3, 3, noTenant)
+			connected(t, cfg.URL, func(c *pgx.Conn) {
+				tag, err := c.Exec(ctx, s.cfg.dialect().fill(`UPDATE {schema}.waiting SET run_at = $1::text::timestamptz, created_at = $1::text::timestamptz
+					WHERE id = (SELECT min(id::text)::uuid FROM {schema}.waiting)`), at)
+				if err != nil || tag.RowsAffected() != 1 {
+					t.Fatal(tag, err)
+				}
+			})
+			runs, err := s.List(ctx, store.ListParams{Limit: 10})
+			if err != nil || len(runs) != 3 {
+				t.Fatalf("listed %d, %v", len(runs), err)
+			}
+			forged := 0
+			for _, r := range runs {
+				got, err := s.Get(ctx, r.ID)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, at := range []time.Time{r.RunAt, r.CreatedAt, got.RunAt, got.CreatedAt} {
+					if _, err := json.Marshal(at); err != nil || at.IsZero() {
+						t.Errorf("%s: %v", at, err)
+					}
+				}
+				if y := r.CreatedAt.Year(); y == 1 || y == 9999 {
+					forged++
+				}
+			}
+			if forged != 1 {
+				t.Errorf("%d runs have a year at the end of what can be printed", forged)
+			}
+			stats, err := s.Stats(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := json.Marshal(stats); err != nil {
+				t.Error(err)
+			}
+			if err := s.Register(ctx, store.RegisterParams{ID: "w", Lease: time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			claimed, err := s.Claim(ctx, store.ClaimParams{Worker: "w", Queues: []store.QueueLimit{{Queue: "q", Limit: 10}}})
+			if err != nil || len(claimed.Runs) < 2 {
+				t.Errorf("claimed %d, %v", len(claimed.Runs), err)
+			}
+		})
 	}
 }

@@ -63,6 +63,7 @@ func (r *Refusal) Error() string {
 type Violation struct {
 	Func   string // the host function that found it, or the export
 	Detail string
+	Fix    string // what the handler's author does; empty where an SDK is to blame
 }
 
 func (v *Violation) Error() string { return "guest breaks the ABI in " + v.Func + ": " + v.Detail }

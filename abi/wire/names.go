@@ -16,7 +16,10 @@ func Name(fn string, b []byte) (string, error) {
 	// What is cut off here is too long whatever it holds.
 	s := string(b[:min(len(b), abi.MaxName+1)])
 	if detail := badName(s); detail != "" {
-		return "", violation(fn, "the name %s", detail)
+		return "", &abi.Violation{
+			Func: fn, Detail: "the name " + detail,
+			Fix: "name it with 1 to " + strconv.Itoa(abi.MaxName) + " bytes of UTF-8 without control characters",
+		}
 	}
 	return s, nil
 }

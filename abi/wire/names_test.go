@@ -30,7 +30,7 @@ func TestBadNameIsAViolationThatSaysWhy(t *testing.T) {
 	} {
 		_, err := Name(abi.FuncStepBegin, []byte(s))
 		var v *abi.Violation
-		if !errors.As(err, &v) || v.Func != abi.FuncStepBegin || !strings.Contains(v.Detail, want) {
+		if !errors.As(err, &v) || v.Func != abi.FuncStepBegin || !strings.Contains(v.Detail, want) || v.Fix == "" {
 			t.Errorf("Name(%.20q) = %v, want a violation of step_begin with %q", s, err, want)
 		}
 	}

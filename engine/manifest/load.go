@@ -149,7 +149,9 @@ type loader struct {
 func (l *loader) section(name string, each func(string, *table)) func(string, *table) {
 	l.named[name] = map[string]bool{}
 	return func(key string, t *table) {
-		l.named[name][key] = true
+		if key != noName {
+			l.named[name][key] = true
+		}
 		each(key, t)
 	}
 }

@@ -248,8 +248,12 @@ func (t *table) table(key, example string) *table {
 	return &table{c: t.c, n: v, path: t.name(key)}
 }
 
+// noName stands in messages for a name that is refused, and may hold anything. It is
+// no name itself.
+const noName = "NAME"
+
 // tables reads the named tables of a section, as in [jobs.NAME], in the
-// file's order, and refuses names that are none.
+// file's order, and refuses names that are none: each is told noName then.
 func (t *table) tables(section string, each func(name string, t *table)) {
 	v := t.get(section)
 	if v == nil {
@@ -265,7 +269,7 @@ func (t *table) tables(section string, each func(name string, t *table)) {
 		if problem := nameProblem(name); problem != "" {
 			t.c.add(v.keyAt[name], CodeName, path, fmt.Sprintf("the %s name %s %s", one, quote(name), problem),
 				"a name is 1 to 100 of a-z 0-9 . _ - and starts with a letter or a digit")
-			continue
+			name = noName // its table may have problems of its own
 		}
 		if child.kind != kindTable {
 			t.c.add(child.at, CodeType, path, fmt.Sprintf("%s must be a table; this is %s", path, child.describe()), "write ["+path+"]")

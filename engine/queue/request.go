@@ -30,7 +30,7 @@ type Request struct {
 	// for each occurrence.
 	KeyPrefix string
 	// Tenant is whose run it is. Empty: the job's template renders it. Where
-	// both speak they must agree.
+	// both speak they must agree. A job with none takes it as it is.
 	Tenant string
 	// RunAt is when it becomes due; zero is at once. It excludes Delay, which
 	// counts from the store's now and is preferable where clocks may differ.

@@ -18,6 +18,7 @@ func (a *Attempt) StepBegin(ctx context.Context, name string, flags abi.StepFlag
 		return abi.StepBegun{}, &abi.Violation{
 			Func:   abi.FuncStepBegin,
 			Detail: fmt.Sprintf("step %q began inside step %q", name, a.open.name),
+			Fix:    "let the handler take one step after the other, none inside another's function",
 		}
 	}
 	if err := a.enter(ctx, abi.FuncStepBegin, name); err != nil {

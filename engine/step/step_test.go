@@ -60,6 +60,9 @@ func TestAStepInsideAStepIsAViolation(t *testing.T) {
 	}
 	_, err := a.StepBegin(a.ctx, "inner", 0)
 	a.violation(err)
+	if v, ok := err.(*abi.Violation); !ok || v.Fix == "" { // it is the handler's code, not its SDK
+		t.Errorf("what to do is not said: %v", err)
+	}
 	_, err = a.Sleep(a.ctx, "nap", time.Hour)
 	a.refusal(err, abi.CodeOutsideStepOnly)
 }

@@ -48,4 +48,23 @@ type QueueStats struct {
 	Dead      int64
 	Cancelled int64
 	OldestDue time.Time // zero when none is ready
+
+	// Counting stopped at a bound, and there may be more: of Ready, of Delayed
+	// and Suspended.
+	ReadyAtLeast, TimedAtLeast bool
+}
+
+// AddReady adds n runs that were counted as claimable, of which b.Ready are told.
+func (q *QueueStats) AddReady(b StatsBounds, n int64) {
+	q.Ready = min(q.Ready+n, b.Ready)
+	q.ReadyAtLeast = q.ReadyAtLeast || q.Ready == b.Ready
+}
+
+// AddTimed adds what was counted of the runs that wait for a time: the due ones
+// before the others, and b.Timed of all.
+func (q *QueueStats) AddTimed(b StatsBounds, due, delayed, suspended int64) {
+	q.AddReady(b, due)
+	q.Delayed, q.Suspended = delayed, suspended
+	q.TimedAtLeast = due+delayed+suspended >= b.Timed
+	q.ReadyAtLeast = q.ReadyAtLeast || due >= b.Timed
 }

@@ -240,7 +240,7 @@ func failureOf(err error) abi.Failure {
 	var v *abi.Violation
 	switch {
 	case errors.As(err, &v):
-		return abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeABIViolation, Message: v.Error()}
+		return abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeABIViolation, Message: v.Error(), Fix: v.Fix}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return abi.Failure{Code: abi.CodeHostFailure, Message: "the attempt was stopped: " + err.Error()}
 	}

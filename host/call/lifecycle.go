@@ -232,8 +232,12 @@ func (s *State) crash(e Ended) (abi.Failure, Aftermath, error) {
 
 // violation is the failure of a guest that breaks the contract.
 func (s *State) violation(cause error) (abi.Failure, error) {
-	return s.described(abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeABIViolation, Message: cause.Error(),
-		Fix: "build the module with a current SDK"}), cause
+	fix := "build the module with a current SDK"
+	var v *abi.Violation
+	if errors.As(cause, &v) && v.Fix != "" {
+		fix = v.Fix
+	}
+	return s.described(abi.Failure{Kind: abi.FailTerminal, Code: abi.CodeABIViolation, Message: cause.Error(), Fix: fix}), cause
 }
 
 // described adds what the guest said on stderr, and fits the failure for being

@@ -52,12 +52,13 @@ func (s *Store) stats(ctx context.Context, c *pgx.Conn, out *store.Stats) error 
 			}},
 			call{st: qStatsReady, args: []any{s.bounds.Ready, s.bounds.Lanes}, scan: func(r *row) error {
 				t := queue(r)
-				t.Ready, t.OldestDue = r.int(), r.time()
+				t.AddReady(s.bounds, r.int())
+				t.OldestDue = r.time()
 				return nil
 			}},
 			call{st: qStatsBlocked, args: []any{s.bounds.Ready}, scan: func(r *row) error {
 				q := queue(r)
-				q.Ready = min(q.Ready+r.int(), s.bounds.Ready)
+				q.AddReady(s.bounds, r.int())
 				if oldest := r.time(); q.OldestDue.IsZero() || oldest.Before(q.OldestDue) {
 					q.OldestDue = oldest
 				}
@@ -65,11 +66,11 @@ func (s *Store) stats(ctx context.Context, c *pgx.Conn, out *store.Stats) error 
 			}},
 			call{st: qStatsTimed, args: []any{s.bounds.Timed}, scan: func(r *row) error {
 				t := queue(r)
-				t.Ready = min(t.Ready+r.int(), s.bounds.Ready)
-				if due := r.time(); !due.IsZero() && (t.OldestDue.IsZero() || due.Before(t.OldestDue)) {
+				n, due := r.int(), r.time()
+				if !due.IsZero() && (t.OldestDue.IsZero() || due.Before(t.OldestDue)) {
 					t.OldestDue = due
 				}
-				t.Delayed, t.Suspended = r.int(), r.int()
+				t.AddTimed(s.bounds, n, r.int(), r.int())
 				return nil
 			}},
 			call{st: qStatsRunning, scan: func(r *row) error {

@@ -105,7 +105,8 @@ func (c *conn) statsReady(bounds store.StatsBounds, queue func(name string) *sto
 		q.text(name)
 		q.int(bounds.Ready)
 		if q.step() {
-			s.Ready, s.OldestDue = q.colInt(0), q.colTime(1)
+			s.AddReady(bounds, q.colInt(0))
+			s.OldestDue = q.colTime(1)
 		}
 		if err := q.end(); err != nil {
 			return err
@@ -133,7 +134,7 @@ func (c *conn) statsBlocked(bounds store.StatsBounds, queue func(name string) *s
 	q.int(bounds.Ready)
 	for q.step() {
 		s := queue(q.colText(0))
-		s.Ready = min(s.Ready+q.colInt(1), bounds.Ready)
+		s.AddReady(bounds, q.colInt(1))
 		s.OldestDue = earlier(s.OldestDue, q.colTime(2))
 	}
 	return q.end()
@@ -151,9 +152,8 @@ func (c *conn) statsWaiting(now int64, bounds store.StatsBounds, queue func(name
 		q.text(name)
 		q.int(bounds.Timed)
 		if q.step() {
-			s.Ready = min(s.Ready+q.colInt(0), bounds.Ready)
+			s.AddTimed(bounds, q.colInt(0), q.colInt(2), q.colInt(3))
 			s.OldestDue = earlier(s.OldestDue, q.colTime(1))
-			s.Delayed, s.Suspended = q.colInt(2), q.colInt(3)
 		}
 		if err := q.end(); err != nil {
 			return err

@@ -22,9 +22,11 @@ func RunBounds(t *testing.T, open Factory) {
 		missed              bool // the oldest is in a lane that is not looked at
 	}{
 		{name: "below", ready: 3, delayed: 2, tenants: 1, want: store.QueueStats{Ready: 3, Delayed: 2}},
-		{name: "beyond, in few lanes", ready: 9, delayed: 9, tenants: 3, want: store.QueueStats{Ready: b.Ready, Delayed: b.Timed}},
-		{name: "beyond, in many lanes", ready: 20, tenants: 10, want: store.QueueStats{Ready: b.Ready}, missed: true},
-		{name: "what is due is counted first", ready: 4, due: 2, delayed: 9, tenants: 1, want: store.QueueStats{Ready: b.Ready, Delayed: b.Timed - 2}},
+		{name: "beyond, in few lanes", ready: 9, delayed: 9, tenants: 3, want: store.QueueStats{Ready: b.Ready, Delayed: b.Timed, ReadyAtLeast: true, TimedAtLeast: true}},
+		{name: "beyond, in many lanes", ready: 20, tenants: 10, want: store.QueueStats{Ready: b.Ready, ReadyAtLeast: true}, missed: true},
+		{name: "what is due is counted first", ready: 4, due: 2, delayed: 9, tenants: 1, want: store.QueueStats{Ready: b.Ready, Delayed: b.Timed - 2, ReadyAtLeast: true, TimedAtLeast: true}},
+		{name: "all that is due is counted", due: 2, delayed: 9, tenants: 1, want: store.QueueStats{Ready: 2, Delayed: b.Timed - 2, TimedAtLeast: true}},
+		{name: "more is due than is counted", due: 9, tenants: 1, want: store.QueueStats{Ready: b.Timed, ReadyAtLeast: true, TimedAtLeast: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := newEnv(t, open)

@@ -87,15 +87,22 @@ func MigrateOutbox(ctx context.Context, p MigrateOutboxParams) (MigrateOutboxRes
 	if err != nil {
 		return MigrateOutboxResult{}, err
 	}
+	roles := pgoutbox.GrantParams{Enqueuers: p.Enqueuers, Relays: p.Relays}
+	named := len(p.Enqueuers)+len(p.Relays) > 0
+	if named {
+		if err := m.CheckRoles(ctx, roles); err != nil {
+			return MigrateOutboxResult{}, err
+		}
+	}
 	applied, err := m.Migrate(ctx)
 	if err != nil {
 		return MigrateOutboxResult{}, err
 	}
 	res := MigrateOutboxResult{Applied: applied, Latest: m.Latest()}
-	if len(p.Enqueuers)+len(p.Relays) == 0 {
+	if !named {
 		return res, nil
 	}
-	return res, m.Grant(ctx, pgoutbox.GrantParams{Enqueuers: p.Enqueuers, Relays: p.Relays})
+	return res, m.Grant(ctx, roles)
 }
 
 // relay publishes what an application stages, in a process that serves.

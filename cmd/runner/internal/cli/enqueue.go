@@ -55,7 +55,8 @@ The run is in the trace that $TRACEPARENT names. With the standard OTEL_* variab
 under it.
 
 --input-lines enqueues a run for each line of a file of JSON lines, in batches of at
-most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not enqueued.`,
+most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not enqueued. With --json the
+answer has the run of each line.`,
 		Example: `  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}'
   runner enqueue onboard-org --input @org.json --wait --timeout 1m
   generate-input | runner enqueue import-row --input -
@@ -71,7 +72,7 @@ most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not
 	fl.StringVar(&f.input, "input", "", "the input: JSON, @FILE, or - for stdin (default null)")
 	fl.StringVar(&f.lines, "input-lines", "", "a file with an input on each line; - is stdin")
 	fl.StringVar(&f.key, "key", "", "the idempotency key, instead of the one jobs.toml makes")
-	fl.StringVar(&f.tenant, "tenant", "", "the tenant; must agree with the one jobs.toml makes")
+	fl.StringVar(&f.tenant, "tenant", "", "the tenant; must agree with the one jobs.toml makes, if it is not \"none\"")
 	fl.StringVar(&f.runAt, "run-at", "", "when it becomes due, as in 2026-03-01T09:00:00Z")
 	durationVar(fl, &f.delay, "delay", 0, "how long until it becomes due, as in 90s, 2h or 3d")
 	fl.IntVar(&f.priority, "priority", 0, "lower runs first, -100 to 100 (default the job's)")
@@ -137,8 +138,9 @@ type enqueuedView struct {
 
 // linesView is the answer to --input-lines as JSON.
 type linesView struct {
-	Enqueued int `json:"enqueued"`
-	Deduped  int `json:"deduped"`
+	Enqueued int            `json:"enqueued"`
+	Deduped  int            `json:"deduped"`
+	Runs     []enqueuedView `json:"runs"` // one for each line, in their order
 }
 
 func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
@@ -163,7 +165,7 @@ func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine
 }
 
 func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
-	enqueued, deduped := 0, 0
+	enqueued, deduped, runs := 0, 0, []enqueuedView{}
 	err := e.lines(f.lines, func(name string, batch []inputLine) error {
 		requests := make([]engine.Request, len(batch))
 		for i, line := range batch {
@@ -175,6 +177,9 @@ func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engi
 			return atLine(name, batch, err)
 		}
 		for _, res := range results {
+			if e.json {
+				runs = append(runs, enqueuedView{ID: res.ID, Deduped: res.Deduped, State: res.State})
+			}
 			if res.Deduped {
 				deduped++
 				continue
@@ -190,7 +195,7 @@ func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engi
 		return err
 	}
 	if e.json {
-		return printJSON(e.Stdout, linesView{Enqueued: enqueued, Deduped: deduped})
+		return printJSON(e.Stdout, linesView{Enqueued: enqueued, Deduped: deduped, Runs: runs})
 	}
 	_, err = fmt.Fprintf(e.Stdout, "%s enqueued, %d deduped\n", count(enqueued, "run"), deduped)
 	return err

@@ -38,6 +38,7 @@ type queueView struct {
 	Suspended int64      `json:"suspended"`
 	Running   int64      `json:"running"`
 	Dead      int64      `json:"dead"`
+	AtLeast   []string   `json:"at_least,omitempty"` // counts that stopped at their bound, by name
 	OldestDue time.Time  `json:"oldest_due,omitzero"`
 	Paused    *pauseView `json:"paused,omitempty"`
 }
@@ -64,7 +65,10 @@ func newQueuesLs(e *env) *cobra.Command {
 		Short:   "List queues with what waits in them, and what is paused",
 		Long: `List the queues that have runs or are paused: how many runs are ready, wait for a time
 or run, how long the oldest has been due, and who paused what. Runs that wait for a
-limit are counted as ready.`,
+limit are counted as ready.
+
+Of a queue at most 100,000 ready runs are counted, and 10,000 that wait for a time: a
+number with a + behind it is at least so many.`,
 		Example: `  runner queues ls
   runner queues ls --json`,
 		Args: cobra.NoArgs,
@@ -101,9 +105,16 @@ func livePauses(pauses []store.Pause) []pauseView {
 func queueViews(stats store.Stats, pauses []store.Pause) []queueView {
 	views := []queueView{}
 	for _, q := range stats.Queues {
-		views = append(views, queueView{
+		v := queueView{
 			Name: q.Queue, Ready: q.Ready, Delayed: q.Delayed, Suspended: q.Suspended, Running: q.Running, Dead: q.Dead, OldestDue: q.OldestDue,
-		})
+		}
+		if q.ReadyAtLeast {
+			v.AtLeast = append(v.AtLeast, "ready")
+		}
+		if q.TimedAtLeast {
+			v.AtLeast = append(v.AtLeast, "delayed", "suspended")
+		}
+		views = append(views, v)
 	}
 	for _, p := range livePauses(pauses) {
 		if p.Kind != store.PauseQueue {
@@ -125,8 +136,13 @@ func (e *env) printQueues(queues []queueView, pauses []pauseView, now time.Time)
 		return printJSON(e.Stdout, queuesView{Queues: queues, Pauses: pauses})
 	}
 	t := table{head: []string{"QUEUE", "READY", "DELAYED", "SUSPENDED", "RUNNING", "DEAD", "OLDEST", "PAUSED"}}
-	count := func(n int64) string { return strconv.FormatInt(n, 10) }
 	for _, q := range queues {
+		count := func(n int64, name string) string {
+			if slices.Contains(q.AtLeast, name) {
+				return strconv.FormatInt(n, 10) + "+"
+			}
+			return strconv.FormatInt(n, 10)
+		}
 		oldest, paused := "", ""
 		if !q.OldestDue.IsZero() {
 			oldest = ago(now, q.OldestDue)
@@ -134,7 +150,8 @@ func (e *env) printQueues(queues []queueView, pauses []pauseView, now time.Time)
 		if q.Paused != nil {
 			paused = "by " + q.Paused.By
 		}
-		t.row(q.Name, count(q.Ready), count(q.Delayed), count(q.Suspended), count(q.Running), count(q.Dead), oldest, paused)
+		t.row(q.Name, count(q.Ready, "ready"), count(q.Delayed, "delayed"), count(q.Suspended, "suspended"),
+			count(q.Running, "running"), count(q.Dead, "dead"), oldest, paused)
 	}
 	t.print(e.Stdout, e.out, nil)
 	if len(pauses) == 0 {

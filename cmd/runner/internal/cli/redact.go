@@ -27,7 +27,7 @@ var (
 		"cardnumber", "passphrase", "passwd", "password", "secret", "session", "signature", "token",
 	}
 	secretWords = map[string]bool{
-		"auth": true, "cvc": true, "cvv": true, "iban": true, "jwt": true, "otp": true, "pin": true, "pwd": true, "ssn": true,
+		"auth": true, "cvc": true, "cvv": true, "iban": true, "jwt": true, "otp": true, "pass": true, "pin": true, "pwd": true, "ssn": true,
 	}
 )
 

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -11,6 +13,7 @@ func TestRedactHidesValuesOfSecretKeysAndKeepsTheRest(t *testing.T) {
 		{"password", `{"user":"ann","password":"hunter2"}`, `{"user":"ann","password":"[hidden]"}`},
 		{"spelling", `{"API_KEY":1,"accessToken":[1,2],"X-Secret-Thing":{"a":1}}`, `{"API_KEY":"[hidden]","accessToken":"[hidden]","X-Secret-Thing":"[hidden]"}`},
 		{"short words only whole", `{"className":"a","userPin":"1234","pinboard":true,"SSN":"x"}`, `{"className":"a","userPin":"[hidden]","pinboard":true,"SSN":"[hidden]"}`},
+		{"pass as a word", `{"pass":"a","dbPass":"b","SMTP_PASS":"c","passenger":"d","bypass":1}`, `{"pass":"[hidden]","dbPass":"[hidden]","SMTP_PASS":"[hidden]","passenger":"d","bypass":1}`},
 		{"nested in a list", `[{"token":"a"},{"b":null}]`, `[{"token":"[hidden]"},{"b":null}]`},
 		{"order and numbers", `{"b": 1.50, "a": 12345678901234567890}`, `{"b":1.50,"a":12345678901234567890}`},
 		{"scalar", `"x"`, `"x"`},
@@ -23,6 +26,19 @@ func TestRedactHidesValuesOfSecretKeysAndKeepsTheRest(t *testing.T) {
 				t.Errorf("redact(%s) = %s, want %s", c.in, got, c.want)
 			}
 		})
+	}
+}
+
+// docs/commands.md names what is blanked.
+func TestThePageNamesWhatIsBlanked(t *testing.T) {
+	page := commandsPage(t)
+	for list, names := range map[string][]string{"parts": secretParts, "words": slices.Collect(maps.Keys(secretWords))} {
+		_, after, found := strings.Cut(page, "<!-- redacted: "+list+" -->\n> ")
+		line, _, _ := strings.Cut(after, "\n")
+		want := "`" + strings.Join(slices.Sorted(slices.Values(names)), "` `") + "`"
+		if !found || line != want {
+			t.Errorf("%s: the page says\n%s\nblanked is\n%s", list, line, want)
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -163,6 +164,20 @@ type GrantParams struct {
 	Relays    []string // may claim, settle, list and purge rows, and add or alter none
 }
 
+// CheckRoles reports the first of roles that there is not, before anything is done.
+// Errors: X_INVALID.
+func (m *Migrator) CheckRoles(ctx context.Context, p GrantParams) error {
+	err := m.connected(ctx, func(c *pgx.Conn) error {
+		for _, role := range slices.Concat(p.Enqueuers, p.Relays) {
+			if err := m.checkRole(ctx, c, role); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return m.at.translate(err, false)
+}
+
 // Grant gives roles what they need and no more. It may be repeated.
 // Errors: X_INVALID for a role there is not.
 func (m *Migrator) Grant(ctx context.Context, p GrantParams) error {
@@ -233,9 +248,11 @@ func (m *Migrator) grant(text, role, function string) string {
 	return strings.NewReplacer("{role}", pgx.Identifier{role}.Sanitize(), "{function}", function).Replace(m.dial.fill(text))
 }
 
-func (m *Migrator) checkRole(ctx context.Context, tx pgx.Tx, role string) error {
+func (m *Migrator) checkRole(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}, role string) error {
 	var exists bool
-	if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1)`, role).Scan(&exists); err != nil || exists {
+	if err := q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1)`, role).Scan(&exists); err != nil || exists {
 		return err
 	}
 	return &abi.Error{

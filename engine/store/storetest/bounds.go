@@ -36,7 +36,9 @@ func RunBounds(t *testing.T, open Factory) {
 				return e.get(e.add(p)).RunAt
 			}
 			for range c.due {
-				add(store.EnqueueParams{Delay: time.Second})
+				if at := add(store.EnqueueParams{Delay: time.Second}); oldest.IsZero() {
+					oldest = at
+				}
 			}
 			for range c.delayed {
 				add(store.EnqueueParams{Delay: time.Hour})

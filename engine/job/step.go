@@ -77,6 +77,37 @@ func ParseUnwind(output []byte) (u Unwind, err error) {
 	return u, nil
 }
 
+// StoppedUndoing reports whether a run ended before it was undone to its end, of
+// which failure is what its record of KindUnwind says that it failed of: undone to
+// its end, it ends with that, or cancelled.
+func (r *Run) StoppedUndoing(failure Failure) bool {
+	return (r.State == Dead || r.State == Failed) && (r.Error.Code != failure.Code || r.Error.Message != failure.Message)
+}
+
+// HalfUndone names the steps of r that wait for a person, the last first: r stopped
+// before they were undone. None says that r did not, or that nothing is left.
+func HalfUndone(r *Run, steps []Step) (left []string) {
+	stopped := false
+	undone := map[string]bool{}
+	for i := range steps {
+		switch s := &steps[i]; {
+		case s.Kind == KindUnwind:
+			stopped = r.StoppedUndoing(s.Error)
+		case s.Kind == KindCompensation && s.Status == StepCompleted:
+			undone[s.Name] = true
+		}
+	}
+	if !stopped {
+		return nil
+	}
+	for i := len(steps) - 1; i >= 0; i-- {
+		if s := &steps[i]; s.Kind == KindUndoable && s.Status == StepCompleted && !undone[CompensationPrefix+s.Name] {
+			left = append(left, s.Name)
+		}
+	}
+	return left
+}
+
 // Step is one record of a run's history. (run, Name) is unique; Seq is the
 // order in which the run first reached it, from 1.
 type Step struct {

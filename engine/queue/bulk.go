@@ -45,17 +45,23 @@ type BulkParams struct {
 	Filter store.ListParams
 	Limit  int    // runs to act on; 0 is MaxBulk, which is the most
 	Reason string // Cancel
-	// NoCompensate ends the runs of a Cancel where they are.
+	// NoCompensate ends the runs of a Cancel where they are, and leaves those of a
+	// Retry so that are half undone: as of RequeueParams.
 	NoCompensate bool
-	Attempts     int  // Retry: as of RequeueParams
+	Latest       bool // Retry: as of RequeueParams
+	Attempts     int  // Retry: likewise
 	DryRun       bool // act on none, and answer those it would be
 }
 
 // BulkResult is what a bulk operation did.
 type BulkResult struct {
 	Moved []string // ids of the runs acted on, oldest first
-	// Undoing are those of Moved that are cancelled once their steps are undone.
+	// Undoing are those of Moved that end once their steps are undone: cancelled, or
+	// retried since they were half undone.
 	Undoing []string
+	// Fresh are, by those of Moved that were undone, the runs that were enqueued in
+	// their place by a Retry.
+	Fresh map[string]string
 	// Blocked are runs that could not be retried since another live run holds
 	// their key. They spend nothing of the limit.
 	Blocked int
@@ -167,7 +173,21 @@ func (b *bulk) move(ctx context.Context, r *job.Run) error {
 			b.res.Undoing = append(b.res.Undoing, r.ID)
 		}
 	case Retry:
-		_, err = b.q.Retry(ctx, store.RequeueParams{ID: r.ID, Attempts: b.p.Attempts})
+		var now job.Run
+		now, err = b.q.Retry(ctx, store.RequeueParams{
+			ID: r.ID, Attempts: b.p.Attempts, NoCompensate: b.p.NoCompensate, Latest: b.p.Latest,
+		})
+		_, undone := b.unwinds[r.ID]
+		switch {
+		case err != nil:
+		case now.ID != r.ID:
+			if b.res.Fresh == nil {
+				b.res.Fresh = map[string]string{}
+			}
+			b.res.Fresh[r.ID] = now.ID
+		case undone:
+			b.res.Undoing = append(b.res.Undoing, r.ID)
+		}
 	case Promote:
 		_, err = b.q.Promote(ctx, r.ID)
 	case Delete:

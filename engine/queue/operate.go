@@ -47,16 +47,23 @@ func (q *Queue) Cancel(ctx context.Context, p store.CancelParams) (job.Run, erro
 }
 
 // Retry runs a finished run again, from its first step that has no record or
-// from the step named. A run that was undone is not taken up where it was: a
-// fresh one is enqueued in its place, whose Parent it is, and answered.
-// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live, or a step of a run that
-// was undone), X_JOB_DUPLICATE, X_INVALID, those of Enqueue for a fresh run.
+// from the step named. One that stopped half undone goes on being undone, and ends
+// as it would have. One that was undone is not taken up where it was, nor is with
+// NoCompensate one that is half undone: a fresh run is enqueued in its place, whose
+// Parent it is, and answered.
+// Errors: X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live, a step of a run that
+// was undone, or a fresh run began in its place before), X_JOB_DUPLICATE, X_INVALID,
+// those of Enqueue for a fresh run.
 func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, error) {
 	if err := job.CheckAttempts(p.Attempts); err != nil {
 		return job.Run{}, err
 	}
 	if p.By == "" {
 		p.By = Actor(ctx)
+	}
+	// Undoing what is left of the first one might undo what the fresh one did.
+	if err := q.replaced(ctx, p.ID); err != nil {
+		return job.Run{}, err
 	}
 	r, err := q.store.Requeue(ctx, p)
 	if errors.Is(err, store.ErrUndone) && p.FromStep == "" {
@@ -65,8 +72,27 @@ func (q *Queue) Retry(ctx context.Context, p store.RequeueParams) (job.Run, erro
 	return r, err
 }
 
+// replaced refuses to retry a run in whose place a fresh one began.
+func (q *Queue) replaced(ctx context.Context, id string) error {
+	fresh, err := successor(id)
+	if err != nil {
+		return nil // the store says so in its own words
+	}
+	switch _, err = q.store.Get(ctx, fresh); {
+	case err == nil:
+		return &abi.Error{
+			Code:    job.CodeNotRequeueable,
+			Message: fmt.Sprintf("run %s was undone, and run %s began in its place", id, fresh),
+			Fix:     "look at that one, and retry it instead",
+		}
+	case abi.CodeOf(err) == job.CodeNotFound:
+		return nil
+	}
+	return err
+}
+
 // afresh enqueues a run in place of one that was undone.
-func (q *Queue) afresh(ctx context.Context, p store.RequeueParams) (job.Run, error) {
+func (q *Queue) afresh(ctx context.Context, p store.RequeueParams) (out job.Run, err error) {
 	r, err := q.store.Get(ctx, p.ID)
 	if err != nil {
 		return job.Run{}, err
@@ -87,24 +113,35 @@ func (q *Queue) afresh(ctx context.Context, p store.RequeueParams) (job.Run, err
 	if fresh.ID, err = successor(r.ID); err != nil {
 		return job.Run{}, err
 	}
-	res, err := q.Enqueue(ctx, fresh)
-	if abi.CodeOf(err) == job.CodeDuplicate {
-		if _, missing := q.store.Get(ctx, fresh.ID); missing == nil {
-			return job.Run{}, &abi.Error{
-				Code:    job.CodeNotRequeueable,
-				Message: fmt.Sprintf("run %s was undone, and run %s began in its place", r.ID, fresh.ID),
-				Fix:     "look at that one, and retry it instead",
-			}
-		}
-	}
+	prepared, err := q.Prepare([]Request{fresh})
 	if err != nil {
 		return job.Run{}, err
+	}
+	span := q.beginSpan(prepared)
+	var did Result
+	defer func() { endSpan(span, []Result{did}, err) }()
+	p.Latest = false // as every run that begins
+	res, err := q.store.Restart(ctx, store.RestartParams{Of: r.ID, Run: prepared[0], By: p.By, Detail: p.Detail()})
+	if err != nil {
+		q.metrics.Enqueued("failed", 1)
+		return job.Run{}, err
+	}
+	did = Result{ID: res.ID, Deduped: res.Deduped, State: res.State}
+	q.count(did)
+	if res.Deduped {
+		if err := q.replaced(ctx, r.ID); err != nil {
+			return job.Run{}, err
+		}
+		return job.Run{}, duplicate(r.Job, res.ID)
 	}
 	return q.store.Get(ctx, res.ID)
 }
 
-// successor is the id of the one run that may begin in place of another: a
-// second retry must not be a second run. It keeps the first one's time.
+// successor is the id of the one run that may begin in place of another: four
+// retries at once, or one whose answer was lost and that is repeated, must not
+// become two runs, so it follows from the first one's id and from nothing else. It
+// keeps that one's time, since an id of now would be another each time: it lists
+// beside the run that it stands for.
 func successor(id string) (string, error) {
 	of, err := uuid.Parse(id)
 	if err != nil {

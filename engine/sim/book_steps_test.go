@@ -104,8 +104,14 @@ func (b *book) history(run string) (before, now map[string]job.Step) {
 // requeued forgets what an operator had a run do again.
 func (b *book) requeued(p store.RequeueParams) {
 	b.refresh("Requeue")
-	if _, begun := b.steps(p.ID)[job.UnwindName]; begun {
-		b.wrong("%s was undone, and goes on", b.label(p.ID))
+	if steps := b.steps(p.ID); steps[job.UnwindName].Kind == job.KindUnwind {
+		left := false
+		for name, s := range steps {
+			left = left || isBooking(&s) && !undone(steps, name)
+		}
+		if !left || p.FromStep != "" || p.NoCompensate {
+			b.wrong("%s was undone, and goes on", b.label(p.ID))
+		}
 	}
 	if p.FromStep == "" {
 		return

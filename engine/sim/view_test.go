@@ -218,6 +218,14 @@ func (v *view) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, err
 		func(job.Run) { v.p.w.book.requeued(p) })
 }
 
+func (v *view) Restart(ctx context.Context, p store.RestartParams) (store.EnqueueResult, error) {
+	batch := []store.EnqueueParams{p.Run}
+	v.p.w.book.name(batch)
+	return mutate(v, ctx, "Restart", v.labels(p.Of),
+		func(ctx context.Context) (store.EnqueueResult, error) { return v.Store.Restart(ctx, p) },
+		func(res store.EnqueueResult) { v.p.w.book.enqueued("Restart", batch, []store.EnqueueResult{res}) })
+}
+
 func (v *view) Promote(ctx context.Context, p store.PromoteParams) (job.Run, error) {
 	return mutate(v, ctx, "Promote", v.labels(p.ID),
 		func(ctx context.Context) (job.Run, error) { return v.Store.Promote(ctx, p) },

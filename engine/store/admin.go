@@ -28,11 +28,16 @@ type Admin interface {
 	Cancel(ctx context.Context, p CancelParams) (job.Run, error)
 	// Requeue makes a terminal run ready again with attempt 0, keeping id,
 	// claim ordinal and steps; Progress, Output and Orphans are cleared, and the
-	// record that a first attempt left out when it completed is added. Errors:
+	// record that a first attempt left out when it completed is added. One that
+	// stopped half undone goes on being undone, as Resume says. Errors:
 	// X_JOB_NOT_FOUND, X_JOB_NOT_REQUEUEABLE (live, or undone: ErrUndone),
 	// X_JOB_DUPLICATE (another live run holds the key), X_INVALID (FromStep names no
 	// step).
 	Requeue(ctx context.Context, p RequeueParams) (job.Run, error)
+	// Restart enqueues a run in place of one that was undone, as Enqueue would, and
+	// the audit says so of both. A run that has its id, or its key, is answered
+	// instead, and nothing is written. Errors: those of Enqueue.
+	Restart(ctx context.Context, p RestartParams) (EnqueueResult, error)
 	// Promote makes a delayed run ready, due now if it was not; a ready one stays
 	// as it is. Errors: X_JOB_NOT_FOUND, X_JOB_NOT_PROMOTABLE (suspended until a
 	// later time, running or terminal).
@@ -96,4 +101,9 @@ type RequeueParams struct {
 	FromStep string
 	Attempts int
 	By       string
+	// NoCompensate leaves a run that stopped half undone as it is: ErrUndone.
+	NoCompensate bool
+	// Latest takes the run off the module that it began with: it goes on with the
+	// one that is served when it is claimed.
+	Latest bool
 }

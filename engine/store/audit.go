@@ -70,6 +70,12 @@ func (p RequeueParams) Detail() string {
 	if p.Attempts > 0 {
 		parts = append(parts, "attempts "+strconv.Itoa(p.Attempts))
 	}
+	if p.NoCompensate {
+		parts = append(parts, "nothing undone")
+	}
+	if p.Latest {
+		parts = append(parts, "on the latest module")
+	}
 	return strings.Join(parts, ", ")
 }
 

@@ -13,6 +13,9 @@ type ToUndo struct {
 	Undoable bool         // a completed record of job.KindUndoable
 	Unwind   []byte       // output of the record of job.KindUnwind; nil is none
 	Failure  *job.Failure // of that record
+	// Left says that a completed record of job.KindUndoable has none of
+	// job.KindCompensation that is completed. Known to a requeue only.
+	Left bool
 }
 
 // Failure is the error of a run that is cancelled; nil keeps what it has.

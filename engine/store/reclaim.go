@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jobrunner/runner/engine/job"
 )
@@ -16,12 +17,19 @@ func (p ReclaimParams) Verdict(r *job.Run, worker string) (job.State, *job.Failu
 	case p.MaxOrphans > 0 && r.Orphans >= p.MaxOrphans:
 		f.Message = fmt.Sprintf("%d workers in a row were lost while they ran this; the last was %s", r.Orphans, worker)
 		f.Fix = "find out whether the run kills its worker (memory, a crash of the host) before it is run again"
+		if r.Error.Code != "" || r.Error.Message != "" {
+			// What it failed of before, or is being undone for, is not lost with them.
+			f.Message += fmt.Sprintf("; it had failed: %s %s", r.Error.Code, r.Error.Message)
+			if len(f.Message) > job.MaxErrorText {
+				f.Message = strings.ToValidUTF8(f.Message[:job.MaxErrorText], "")
+			}
+		}
 	case r.Attempt < r.MaxAttempts || p.unwinds(r):
 		return job.Ready, f
 	case r.Attempt > r.MaxAttempts:
 		f.Code = job.CodeCompensationFailed
 		f.Message = fmt.Sprintf("worker %s was lost during the last attempt to undo the run; it had failed: %s %s", worker, r.Error.Code, r.Error.Message)
-		f.Fix = "see which steps are undone with `runner jobs show " + r.ID + "`, and undo the rest by hand"
+		f.Fix = "have the rest undone with `runner jobs retry " + r.ID + "`; `runner jobs show` names what is left"
 	default:
 		f.Code = job.CodeMaxAttempts
 		f.Message = fmt.Sprintf("worker %s was lost during the last of %d attempts", worker, r.MaxAttempts)

@@ -10,8 +10,8 @@ import (
 
 // The refusals of verbs, for every store.
 
-// ErrUndone marks the refusal to requeue a run that was, or began to be, undone.
-// Test with errors.Is.
+// ErrUndone marks the refusal to requeue a run that was undone, or that is to be
+// left half undone. Test with errors.Is.
 var ErrUndone = errors.New("the run's steps were undone")
 
 // NoState says that runs have no such state.
@@ -36,26 +36,6 @@ func NotCancellable(r *job.Run) error {
 		Message: fmt.Sprintf("run %s is %s already", r.ID, r.State),
 		Fix:     "only a run that has not ended can be cancelled",
 	}
-}
-
-// Requeueable refuses a live run, and one that was undone.
-func Requeueable(r *job.Run, u ToUndo) error {
-	switch {
-	case !r.State.Requeueable():
-		return &abi.Error{
-			Code:    job.CodeNotRequeueable,
-			Message: fmt.Sprintf("run %s is %s, not finished", r.ID, r.State),
-			Fix:     "cancel it first, or let it end",
-		}
-	case u.Unwind != nil:
-		return &abi.Error{
-			Code:    job.CodeNotRequeueable,
-			Message: fmt.Sprintf("run %s is %s, and its steps were undone", r.ID, r.State),
-			Fix:     "retry it without naming a step: a fresh run begins in its place",
-			Err:     ErrUndone,
-		}
-	}
-	return nil
 }
 
 // KeyHeld refuses to requeue a run whose key another live run holds.

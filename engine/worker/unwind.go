@@ -115,7 +115,7 @@ func (a *attempt) undoFailed(in judgement, f abi.Failure, record *store.StepPara
 	both := step.Bounded(abi.Failure{
 		Code:    job.CodeCompensationFailed,
 		Message: fmt.Sprintf("the run could not be undone: %s; it had %s: %s", described(f.Code, f.Message), was, described(failure.Code, failure.Message)),
-		Fix:     "see which steps are undone with `runner jobs show " + a.run.ID + "`, and undo the rest by hand",
+		Fix:     "correct what failed and have the rest undone with `runner jobs retry " + a.run.ID + "`; `runner jobs show` names what is left",
 		Stack:   f.Stack,
 	})
 	return verdict{stop: retry.Terminal, params: store.SettleParams{

@@ -116,7 +116,8 @@ FROM {schema}.finished f WHERE f.id = $1 AND f.state = 'done' AND f.claims = 1
 ON CONFLICT DO NOTHING
 
 -- name: requeue_run
--- $1 id, $2 attempts or 0 to keep them
+-- $1 id, $2 attempts or 0 to keep them, $3 whether it goes on being undone, $4 error
+-- or NULL to keep it, $5 whether it leaves its module
 WITH f AS (
   DELETE FROM {schema}.finished WHERE id = $1 RETURNING *
 ), counted AS (
@@ -124,9 +125,20 @@ WITH f AS (
 )
 INSERT INTO {schema}.waiting (id, job, queue, tenant, key, state, priority, attempt, max_attempts, claims, orphans,
   run_at, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input, gate)
-SELECT id, job, queue, tenant, key, 'ready', priority, 0, CASE WHEN $2::integer > 0 THEN $2 ELSE max_attempts END, claims, 0,
-  {now}, created_at, started_at, claimed_at, module, parent, enqueued_by, traceparent, error, input, gate
-FROM f
+SELECT id, job, queue, tenant, key, 'ready', priority, CASE WHEN $3::boolean THEN m.most ELSE 0 END, m.most, claims, 0,
+  {now}, created_at, started_at, claimed_at, CASE WHEN NOT $5::boolean THEN module END, parent, enqueued_by, traceparent,
+  coalesce($4, error), input, gate
+FROM f, LATERAL (SELECT CASE WHEN $2::integer > 0 THEN $2::integer ELSE f.max_attempts END AS most) m
+
+-- name: left_to_undo
+-- $1 id: whether a step of it is not undone
+SELECT EXISTS (SELECT FROM {schema}.steps s WHERE s.run_id = $1 AND s.kind = 'undoable' AND s.status = 'completed' AND NOT EXISTS (
+  SELECT FROM {schema}.steps c
+  WHERE c.run_id = $1 AND c.name = 'compensate:' || s.name AND c.kind = 'compensation' AND c.status = 'completed'))
+
+-- name: resume_unwind
+-- $1 id, $2 output of the record which says that the run is undone
+UPDATE {schema}.steps SET output = $2 WHERE run_id = $1 AND name = 'compensate' AND kind = 'unwind'
 
 -- name: delete_steps_from
 -- $1 id, $2 name: that record, and those after it

@@ -16,6 +16,8 @@ var (
 	qNoteFirst       = named("note_first")
 	qRequeueRun      = named("requeue_run")
 	qDeleteStepsFrom = named("delete_steps_from")
+	qLeftToUndo      = named("left_to_undo")
+	qResumeUnwind    = named("resume_unwind")
 )
 
 // Requeue implements store.Admin.
@@ -31,11 +33,8 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run
 		if err != nil {
 			return err
 		}
-		undo, _, err := s.toUndo(ctx, tx, &r)
+		resumed, err := s.resume(ctx, tx, &r, p)
 		if err != nil {
-			return err
-		}
-		if err := store.Requeueable(&r, undo); err != nil {
 			return err
 		}
 		if err := s.retakeKey(ctx, tx, r); err != nil {
@@ -49,7 +48,15 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run
 				return err
 			}
 		}
-		if err := s.run(ctx, tx, call{st: qRequeueRun, args: []any{idParam(r.ID), p.Attempts}}); err != nil {
+		var failure *string
+		if resumed != nil {
+			failure = failureText(&resumed.Failure)
+			if err := s.run(ctx, tx, call{st: qResumeUnwind, args: []any{idParam(r.ID), resumed.Output}}); err != nil {
+				return err
+			}
+		}
+		requeue := call{st: qRequeueRun, args: []any{idParam(r.ID), p.Attempts, resumed != nil, failure, p.Latest}}
+		if err := s.run(ctx, tx, requeue); err != nil {
 			return err
 		}
 		if out, err = s.get(ctx, tx, r.ID); err != nil {
@@ -66,6 +73,51 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (out job.Run
 	}
 	s.readied([]job.Run{out})
 	return out, nil
+}
+
+// Restart implements store.Admin.
+func (s *Store) Restart(ctx context.Context, p store.RestartParams) (store.EnqueueResult, error) {
+	b, err := newEntries([]store.EnqueueParams{p.Run})
+	if err != nil {
+		return store.EnqueueResult{}, err
+	}
+	try := 0
+	err = s.inTx(ctx, func(tx pgx.Tx) error {
+		try++
+		b.clear(b.all())
+		if err := s.enqueueIn(ctx, tx, b, b.all(), enqueueModeOf(try)); err != nil || b.results[0].Deduped {
+			return err
+		}
+		for _, e := range p.Audit() {
+			if err := s.audit(ctx, tx, e); err != nil {
+				return err
+			}
+		}
+		return s.notes.in(ctx, tx, b.queues(b.all()))
+	})
+	if err != nil {
+		return store.EnqueueResult{}, err
+	}
+	s.entered(b)
+	return b.results[0], nil
+}
+
+// resume answers how a run goes on being undone, or nil.
+func (s *Store) resume(ctx context.Context, tx pgx.Tx, r *job.Run, p store.RequeueParams) (*store.Resumed, error) {
+	undo, _, err := s.toUndo(ctx, tx, r)
+	if err != nil {
+		return nil, err
+	}
+	if undo.Unwind != nil {
+		err := s.run(ctx, tx, call{st: qLeftToUndo, args: []any{idParam(r.ID)}, scan: func(r *row) error {
+			undo.Left = r.bool()
+			return nil
+		}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return p.Resume(r, undo)
 }
 
 // lockFinished keeps a finished run from being purged or requeued by another.

@@ -39,11 +39,21 @@ SELECT seq, claims, attempt, worker, 'completed', 1, claimed_at, finished_at, mo
 FROM runs WHERE seq = ?1 AND state = 'done' AND claims = 1
 
 -- name: requeue_run
--- ?1 seq, ?2 now, ?3 max_attempts, ?4 steps
-UPDATE runs SET state = 'ready', attempt = 0, max_attempts = ?3, orphans = 0, steps = ?4, run_at = ?2,
+-- ?1 seq, ?2 now, ?3 max_attempts, ?4 steps, ?5 attempt, ?6 module
+UPDATE runs SET state = 'ready', attempt = ?5, module = ?6, max_attempts = ?3, orphans = 0, steps = ?4, run_at = ?2,
   finished_at = NULL, expires_at = NULL, output = NULL, progress = NULL, progress_note = NULL,
   topic = NULL, event_key = NULL, awaits = NULL
 WHERE seq = ?1
+
+-- name: left_to_undo
+-- ?1 seq: a row if a step of it is not undone
+SELECT 1 FROM steps s WHERE s.run = ?1 AND s.kind = 'undoable' AND s.status = 'completed' AND NOT EXISTS (
+  SELECT 1 FROM steps c WHERE c.run = ?1 AND c.name = 'compensate:' || s.name AND c.kind = 'compensation' AND c.status = 'completed')
+LIMIT 1
+
+-- name: resume_unwind
+-- ?1 seq, ?2 output of the record which says that the run is undone
+UPDATE steps SET output = ?2 WHERE run = ?1 AND name = 'compensate' AND kind = 'unwind'
 
 -- name: promote_run
 -- ?1 seq, ?2 now

@@ -13,6 +13,8 @@ var (
 	qRequeueRun         = named("requeue_run")
 	qStepSeq            = named("step_seq")
 	qDeleteStepsFrom    = named("delete_steps_from")
+	qLeftToUndo         = named("left_to_undo")
+	qResumeUnwind       = named("resume_unwind")
 )
 
 // Requeue implements store.Admin.
@@ -26,7 +28,8 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, er
 		if err != nil {
 			return err
 		}
-		if err := tx.requeueable(&r, seq); err != nil {
+		resumed, err := tx.requeueable(&r, seq, p)
+		if err != nil {
 			return err
 		}
 		from := int64(0)
@@ -56,11 +59,22 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, er
 		}
 		r.State, r.Attempt, r.Orphans, r.RunAt = job.Ready, 0, 0, fromMS(tx.now)
 		r.FinishedAt, r.ExpiresAt, r.Output, r.Progress = time.Time{}, time.Time{}, nil, job.Progress{}
+		if p.Latest {
+			r.Module = ""
+		}
+		if resumed != nil {
+			r.Attempt, r.Error = r.MaxAttempts, resumed.Failure
+			if err := tx.resumeUnwind(seq, resumed); err != nil {
+				return err
+			}
+		}
 		q := tx.use(qRequeueRun)
 		q.int(seq)
 		q.int(tx.now)
 		q.int(int64(r.MaxAttempts))
 		q.int(int64(r.Steps))
+		q.int(int64(r.Attempt))
+		q.text(r.Module)
 		if err := q.exec(); err != nil {
 			return err
 		}
@@ -75,21 +89,68 @@ func (s *Store) Requeue(ctx context.Context, p store.RequeueParams) (job.Run, er
 	return out, nil
 }
 
+// Restart implements store.Admin.
+func (s *Store) Restart(ctx context.Context, p store.RestartParams) (store.EnqueueResult, error) {
+	batch := []store.EnqueueParams{p.Run}
+	if err := store.CheckIDs(batch); err != nil {
+		return store.EnqueueResult{}, err
+	}
+	var out []store.EnqueueResult
+	err := s.w.do(ctx, func(tx *tx) (err error) {
+		if out, err = tx.enqueue(batch); err != nil || out[0].Deduped {
+			return err
+		}
+		for _, e := range p.Audit() {
+			if err := tx.audit(e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return store.EnqueueResult{}, err
+	}
+	return out[0], nil
+}
+
 // requeueable refuses a run that is live, was undone, or whose key another live run
-// holds.
-func (t *tx) requeueable(r *job.Run, seq int64) error {
+// holds. It answers how the run goes on being undone, or nil.
+func (t *tx) requeueable(r *job.Run, seq int64, p store.RequeueParams) (*store.Resumed, error) {
 	undo, err := t.toUndo(seq)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := store.Requeueable(r, undo); err != nil {
-		return err
+	if undo.Unwind != nil {
+		q := t.use(qLeftToUndo)
+		q.int(seq)
+		undo.Left = q.step()
+		if err := q.end(); err != nil {
+			return nil, err
+		}
+	}
+	resumed, err := p.Resume(r, undo)
+	if err != nil {
+		return nil, err
 	}
 	holder, _, err := t.findLive(r.Job, r.Tenant, r.Key)
-	if err != nil || holder == "" {
+	if err != nil {
+		return nil, err
+	}
+	if holder != "" {
+		return nil, store.KeyHeld(r, holder)
+	}
+	return resumed, nil
+}
+
+// resumeUnwind has a run that stopped half undone go on from there.
+func (t *tx) resumeUnwind(seq int64, resumed *store.Resumed) error {
+	q := t.use(qResumeUnwind)
+	q.int(seq)
+	q.blob(resumed.Output)
+	if err := q.exec(); err != nil {
 		return err
 	}
-	return store.KeyHeld(r, holder)
+	return t.setError(seq, &resumed.Failure)
 }
 
 // stepSeq finds the place of a step in the run's history.

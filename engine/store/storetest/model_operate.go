@@ -140,8 +140,13 @@ func (m *model) requeue(p store.RequeueParams) string {
 	switch {
 	case r == nil:
 		return job.CodeNotFound
-	case r.State.Live() || r.toUndo().Unwind != nil:
-		return job.CodeNotRequeueable
+	}
+	undo := r.toUndo()
+	undo.Left = len(job.HalfUndone(&r.Run, r.steps)) > 0
+	resumed, err := p.Resume(&r.Run, undo)
+	switch {
+	case err != nil:
+		return abi.CodeOf(err)
 	case m.holder(r.Job, r.Tenant, r.Key) != nil:
 		return job.CodeDuplicate
 	}
@@ -165,6 +170,14 @@ func (m *model) requeue(p store.RequeueParams) string {
 	}
 	r.State, r.Attempt, r.Orphans, r.RunAt = job.Ready, 0, 0, m.now
 	r.FinishedAt, r.ExpiresAt, r.Output, r.Progress = time.Time{}, time.Time{}, nil, job.Progress{}
+	if p.Latest {
+		r.Module = ""
+	}
+	if resumed != nil {
+		r.Attempt, r.Error = r.MaxAttempts, resumed.Failure
+		i := slices.IndexFunc(r.steps, func(s job.Step) bool { return s.Kind == job.KindUnwind })
+		r.steps[i].Output = resumed.Output
+	}
 	return ""
 }
 

@@ -363,9 +363,11 @@ func (x *random) letGoOne() {
 }
 
 func (x *random) requeueOne() {
-	p := store.RequeueParams{ID: x.anyRun(), FromStep: pick(x, "", "", "a", "b"), Attempts: pick(x, 0, 0, 3)}
-	_, err := x.db.Requeue(x.ctx, p)
-	x.same(x.m.requeue(p), abi.CodeOf(err))
+	p := store.RequeueParams{ID: x.anyRun(), FromStep: pick(x, "", "", "a", "b"), Attempts: pick(x, 0, 0, 3), NoCompensate: x.odds(8), Latest: x.odds(8)}
+	got, err := x.db.Requeue(x.ctx, p)
+	if x.same(x.m.requeue(p), abi.CodeOf(err)); err == nil {
+		x.same(x.m.runs[p.ID].Run, got)
+	}
 }
 
 func (x *random) promoteOne() {

@@ -3,6 +3,8 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -317,6 +319,170 @@ var undoTests = []test{
 			e.Errorf("a live run was refused with %v", err)
 		}
 		e.requeue(store.RequeueParams{ID: plain})
+	}},
+	// (SG28) By its own id, with as many attempts as before, whatever stopped it.
+	{"a run that stopped half undone goes on being undone when it is requeued", func(e *env) {
+		failure := job.Failure{Code: "X_CARD", Message: "no money", Fix: "earn some"}
+		stuck := job.Failure{Code: job.CodeCompensationFailed, Message: "the hotel does not answer"}
+		for i, stop := range []string{"failed for good", "dropped", "its workers were lost", "cancelled, and failed for good"} {
+			w := func(n int) string { return fmt.Sprint("w", i, " ", n) }
+			r := e.booked(w(0), store.EnqueueParams{MaxAttempts: 2, Key: "k" + stop})
+			e.saveStep(store.StepParams{Ref: refOf(r), Name: "pay", Kind: job.KindUndoable, Output: []byte("2"), Module: "m1"})
+			unwind := store.StepParams{Name: job.UnwindName, Kind: job.KindUnwind, Status: job.StepCompleted, Output: []byte(`{"from":1}`), Error: &failure}
+			e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Unwinding, To: job.Ready, Error: &failure, Step: &unwind})
+			if stop == "cancelled, and failed for good" {
+				e.cancel(store.CancelParams{ID: r.ID})
+			}
+			undoes := e.claimOne(w(0))
+			e.saveStep(store.StepParams{Ref: refOf(undoes), Name: job.CompensationPrefix + "pay", Kind: job.KindCompensation})
+			settle := store.SettleParams{Ref: refOf(undoes), Outcome: job.DeadLettered, To: job.Dead, Error: &stuck, Step: &store.StepParams{
+				Name: job.CompensationPrefix + "book", Kind: job.KindCompensation, Status: job.StepFailed, Attempts: 1, Error: &stuck,
+			}}
+			code := job.CodeCompensationFailed
+			switch stop {
+			case "dropped":
+				settle.Outcome, settle.To = job.Dropped, job.Failed
+				fallthrough
+			default:
+				e.settle(settle)
+			case "its workers were lost":
+				e.db.Advance(2 * lease)
+				e.reclaimWith(store.ReclaimParams{Limit: 10, MaxOrphans: 1, UnwindJobs: []string{jobA}})
+				code = job.CodeWorkerLost
+			}
+			stopped := e.get(r.ID)
+			if stopped.State.Live() || stopped.Error.Code != code {
+				e.Fatalf("%s: stopped as %+v", stop, stopped)
+			}
+			if said := stopped.Error.Message; code == job.CodeWorkerLost && !strings.Contains(said, "X_CARD no money") {
+				e.Errorf("buried with %q, which says nothing of its own failure", said)
+			}
+			if left := job.HalfUndone(&stopped, e.steps(r.ID)); len(left) != 1 || left[0] != "book" {
+				e.Errorf("%s: left are %v", stop, left)
+			}
+			// A person may want otherwise.
+			for _, p := range []store.RequeueParams{{ID: r.ID, NoCompensate: true}, {ID: r.ID, FromStep: "book"}} {
+				_, err := e.db.Requeue(e.ctx, p)
+				if e.wantRefused(err, job.CodeNotRequeueable); !errors.Is(err, store.ErrUndone) {
+					e.Errorf("refused with %v", err)
+				}
+			}
+			attempts := 0
+			most := 2
+			if stop == "dropped" {
+				attempts, most = 5, 5
+			}
+			now := e.now()
+			got := e.requeue(store.RequeueParams{ID: r.ID, Attempts: attempts, By: "ann"})
+			if d := cmp.Diff(e.get(r.ID), got); d != "" {
+				e.Errorf("%s: answer (-stored +answered):\n%s", stop, d)
+			}
+			want := stopped
+			want.State, want.Attempt, want.MaxAttempts, want.Orphans, want.RunAt = job.Ready, most, most, 0, got.RunAt
+			want.FinishedAt, want.ExpiresAt, want.Error = time.Time{}, time.Time{}, failure
+			if d := cmp.Diff(want, got); d != "" {
+				e.Errorf("%s: requeued (-want +got):\n%s", stop, d)
+			}
+			e.wantTime("due", got.RunAt, now)
+			e.wantUnwind(r.ID, job.Unwind{From: most, Cancelled: stop == "cancelled, and failed for good"}, failure)
+			if held, err := e.db.FindLive(e.ctx, jobA, "", r.Key); err != nil || held != r.ID {
+				e.Errorf("%s: the key is held by %q, %v", stop, held, err)
+			}
+			// Lost workers leave it as many attempts as it has, and no more.
+			for n := range most {
+				e.register(w(n + 1))
+				if again := e.claimOne(w(n + 1)); again.ID != r.ID || again.Attempt != most+n+1 {
+					e.Fatalf("%s: claimed %+v", stop, again)
+				}
+				e.db.Advance(2 * lease)
+				e.reclaimWith(store.ReclaimParams{Limit: 10, UnwindJobs: []string{jobA}})
+			}
+			buried := e.wantState(r.ID, job.Dead)
+			if buried.Error.Code != job.CodeCompensationFailed || !strings.Contains(buried.Error.Message, "X_CARD no money") {
+				e.Errorf("%s: buried with %+v", stop, buried.Error)
+			}
+			// And again: nothing of it is lost.
+			e.requeue(store.RequeueParams{ID: r.ID})
+			e.register(w(99))
+			undoes = e.claimOne(w(99))
+			e.saveStep(store.StepParams{Ref: refOf(undoes), Name: job.CompensationPrefix + "book", Kind: job.KindCompensation})
+			e.settle(store.SettleParams{Ref: refOf(undoes), Outcome: job.DeadLettered, To: job.Dead, Error: &failure})
+			_, err := e.db.Requeue(e.ctx, store.RequeueParams{ID: r.ID})
+			if e.wantRefused(err, job.CodeNotRequeueable); !errors.Is(err, store.ErrUndone) {
+				e.Errorf("%s: undone to its end, it was refused with %v", stop, err)
+			}
+		}
+	}},
+	// A compensator that is gone from the module leaves its step as it is.
+	{"a run that ended with its own failure was undone to its end, whatever was left", func(e *env) {
+		r := e.booked("w", store.EnqueueParams{})
+		failure := job.Failure{Message: "no money"}
+		unwind := store.StepParams{Name: job.UnwindName, Kind: job.KindUnwind, Status: job.StepCompleted, Output: []byte(`{"from":1}`), Error: &failure}
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Unwinding, To: job.Ready, Error: &failure, Step: &unwind})
+		e.settle(store.SettleParams{Ref: refOf(e.claimOne("w")), Outcome: job.DeadLettered, To: job.Dead, Error: &failure})
+		if _, err := e.db.Requeue(e.ctx, store.RequeueParams{ID: r.ID}); !errors.Is(err, store.ErrUndone) {
+			e.Errorf("refused with %v", err)
+		}
+	}},
+	{"a requeue keeps the module that a run began with, unless it is told to leave it", func(e *env) {
+		r := e.booked("w", store.EnqueueParams{})
+		e.saveStep(store.StepParams{Ref: refOf(r), Name: "pay", Module: "m1"})
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.DeadLettered, To: job.Dead, Error: &job.Failure{Message: "no"}})
+		if got := e.requeue(store.RequeueParams{ID: r.ID}); got.Module != "m1" {
+			e.Errorf("requeued on %q", got.Module)
+		}
+		e.settle(store.SettleParams{Ref: refOf(e.claimOne("w")), Outcome: job.DeadLettered, To: job.Dead, Error: &job.Failure{Message: "no"}})
+		if got := e.requeue(store.RequeueParams{ID: r.ID, Latest: true}); got.Module != "" || e.get(r.ID).Module != "" {
+			e.Errorf("requeued on %q", got.Module)
+		}
+		again := e.claimOne("w")
+		e.saveStep(store.StepParams{Ref: refOf(again), Name: "more", Module: "m2"})
+		if got := e.get(r.ID); got.Module != "m2" || again.Module != "" {
+			e.Errorf("claimed on %q, and recorded on %q", again.Module, got.Module)
+		}
+		if got := e.audit(store.AuditParams{}); got[0].Detail != "on the latest module" {
+			e.Errorf("audit %+v", got[0])
+		}
+	}},
+	// (SG22) The audit has both, in the commit that enqueues.
+	{"a run in place of another is audited with it, and begins once", func(e *env) {
+		e.register("w")
+		old, held := e.add(store.EnqueueParams{}), e.add(store.EnqueueParams{Key: "k"})
+		e.ids++
+		fresh := e.params(store.EnqueueParams{ID: uid(e.ids), Parent: old})
+		p := store.RestartParams{Of: old, Run: fresh, By: "ann", Detail: "attempts 3"}
+		res, err := e.db.Restart(e.ctx, p)
+		if err != nil || res.Deduped || res.ID != fresh.ID {
+			e.Fatalf("answered %+v, %v", res, err)
+		}
+		if got := e.get(fresh.ID); got.State != job.Ready || got.Parent != old {
+			e.Errorf("enqueued %+v", got)
+		}
+		want := []string{"ann retry " + fresh.ID + " in place of run " + old + ", attempts 3", "ann retry " + old + " run " + fresh.ID + " in its place, attempts 3"}
+		said := func() (out []string) {
+			for _, a := range e.audit(store.AuditParams{}) {
+				out = append(out, strings.Join([]string{a.By, string(a.Verb), a.Subject, a.Detail}, " "))
+			}
+			return out
+		}
+		if d := cmp.Diff(want, said()); d != "" {
+			e.Errorf("audit (-want +got):\n%s", d)
+		}
+		if res, err := e.db.Restart(e.ctx, p); err != nil || !res.Deduped || res.ID != fresh.ID {
+			e.Errorf("a second one answered %+v, %v", res, err)
+		}
+		e.ids++
+		p.Run = e.params(store.EnqueueParams{ID: uid(e.ids), Key: "k"})
+		if res, err := e.db.Restart(e.ctx, p); err != nil || !res.Deduped || res.ID != held {
+			e.Errorf("with a key that is held it answered %+v, %v", res, err)
+		}
+		p.Run.ID = "nonsense"
+		if _, err := e.db.Restart(e.ctx, p); err == nil {
+			e.Error("an id that is none was enqueued")
+		}
+		if d := cmp.Diff(want, said()); d != "" {
+			e.Errorf("what enqueued nothing is audited (-want +got):\n%s", d)
+		}
 	}},
 	{"a child with something to undo is undone when its parent ends, or is cancelled", func(e *env) {
 		for _, end := range []string{"cancel", "undo", "no compensate", "done"} {

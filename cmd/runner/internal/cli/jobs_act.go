@@ -88,21 +88,32 @@ func newJobsRetry(e *env) *cobra.Command {
 from none. Completed steps are kept and not run again, unless --from-step names the
 first that should be: then that step and all that came after it are forgotten.
 
-A run whose steps were undone cannot go on from them: a fresh one is enqueued in its place.
+A run whose steps were undone cannot go on from them: a fresh one is enqueued in its
+place, and its id printed. One that stopped half undone goes on being undone under its
+own id, and ends with the failure that it had; with --no-compensate the rest of it is
+left as it is, and a fresh one is enqueued in its place.
 
-A dead run (a dead letter) is repaired so: correct what made it fail, then retry it.` + filterHelp,
+A dead run (a dead letter) is repaired so: correct what made it fail, then retry it. It
+goes on with the module that it began with, unless its job says on_deploy = "latest" or
+--latest has it go on with the one that is served now, whose steps must have the same
+names in the same order as those that it recorded.` + filterHelp,
 		Example: `  runner jobs retry 0197b2f4-5c1e-7d3a-9d5e-0c4f1b2a3d4e
   runner jobs retry 0197b2f4 --from-step charge
   runner jobs retry 0197b2f4 --attempts 10
+  runner jobs retry 0197b2f4 --latest
   runner jobs retry --state dead --job charge-card --code X_CARD_GATEWAY --dry-run`,
 	}
 	a := e.actFlags(cmd, engine.BulkRetry)
 	cmd.Flags().StringVar(&fromStep, "from-step", "", "forget this step and those after it; for one run")
 	cmd.Flags().IntVar(&a.bulk.Attempts, "attempts", 0, "attempts in all from now on (default as before)")
+	cmd.Flags().BoolVar(&a.bulk.NoCompensate, "no-compensate", false, "of a run that is half undone: undo no more, begin a fresh one in its place")
+	cmd.Flags().BoolVar(&a.bulk.Latest, "latest", false, "go on with the module that is served now")
 	e.complete(cmd, "from-step", e.completeSteps)
 	a.done = "ready again"
 	a.one = func(ctx context.Context, o opened, id string) (job.Run, error) {
-		return o.client.Retry(ctx, store.RequeueParams{ID: id, FromStep: fromStep, Attempts: a.bulk.Attempts})
+		return o.client.Retry(ctx, store.RequeueParams{
+			ID: id, FromStep: fromStep, Attempts: a.bulk.Attempts, NoCompensate: a.bulk.NoCompensate, Latest: a.bulk.Latest,
+		})
 	}
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if fromStep != "" && len(args) != 1 {

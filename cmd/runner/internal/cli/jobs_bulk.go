@@ -69,6 +69,10 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 				done = "ready in place of " + id
 			case a.bulk.Verb == engine.BulkCancel && run.State.Live():
 				done = "being undone, and ends cancelled after that"
+			case a.bulk.Verb == engine.BulkRetry:
+				if u, err := o.store.Unwinds(ctx, []string{id}); err == nil && len(u) > 0 {
+					done = "ready again, to be undone to its end"
+				}
 			}
 			if err := a.env.printActed(run, done); err != nil {
 				return err
@@ -80,11 +84,12 @@ func (a *act) run(ctx context.Context, cmd *cobra.Command, args []string) error 
 
 // bulkView is what a bulk operation did, as JSON.
 type bulkView struct {
-	IDs       []string `json:"ids"`
-	Undoing   []string `json:"undoing,omitempty"` // of them
-	Blocked   int      `json:"blocked"`
-	Remaining int      `json:"remaining"`
-	DryRun    bool     `json:"dry_run,omitempty"`
+	IDs       []string          `json:"ids"`
+	Undoing   []string          `json:"undoing,omitempty"`     // of them
+	InPlaceOf map[string]string `json:"in_place_of,omitempty"` // by fresh ones of them, the runs that were undone
+	Blocked   int               `json:"blocked"`
+	Remaining int               `json:"remaining"`
+	DryRun    bool              `json:"dry_run,omitempty"`
 }
 
 func (a *act) many(ctx context.Context, o opened) error {
@@ -101,13 +106,18 @@ func (a *act) many(ctx context.Context, o opened) error {
 
 func (a *act) print(res engine.BulkResult) error {
 	e := a.env
-	if e.json {
-		if res.Moved == nil {
-			res.Moved = []string{}
+	ids := make([]string, len(res.Moved)) // of the runs as they are now
+	inPlaceOf := map[string]string{}
+	for i, id := range res.Moved {
+		ids[i] = id
+		if fresh, ok := res.Fresh[id]; ok {
+			ids[i], inPlaceOf[fresh] = fresh, id
 		}
-		return printJSON(e.Stdout, bulkView{IDs: res.Moved, Undoing: res.Undoing, Blocked: res.Blocked, Remaining: res.Remaining, DryRun: a.bulk.DryRun})
 	}
-	for _, id := range res.Moved {
+	if e.json {
+		return printJSON(e.Stdout, bulkView{IDs: ids, Undoing: res.Undoing, InPlaceOf: inPlaceOf, Blocked: res.Blocked, Remaining: res.Remaining, DryRun: a.bulk.DryRun})
+	}
+	for _, id := range ids {
 		if _, err := fmt.Fprintln(e.Stdout, id); err != nil {
 			return err
 		}
@@ -118,7 +128,14 @@ func (a *act) print(res engine.BulkResult) error {
 	}
 	_, _ = fmt.Fprintf(e.Stderr, "runs %s%s: %d\n", would, a.done, len(res.Moved))
 	if len(res.Undoing) > 0 {
-		_, _ = fmt.Fprintf(e.Stderr, "of which are undone first: %d\n", len(res.Undoing))
+		what := "of which are undone first"
+		if a.bulk.Verb == engine.BulkRetry {
+			what = "of which go on being undone"
+		}
+		_, _ = fmt.Fprintf(e.Stderr, "%s: %d\n", what, len(res.Undoing))
+	}
+	if len(res.Fresh) > 0 {
+		_, _ = fmt.Fprintf(e.Stderr, "of which are fresh, in place of runs that were undone: %d\n", len(res.Fresh))
 	}
 	if res.Blocked > 0 {
 		_, _ = fmt.Fprintf(e.Stderr, "left, since a live run holds the key: %d\n", res.Blocked)

@@ -239,7 +239,7 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 	field("waits for", run.Blocked)
 	if run.State != job.Done { // what an earlier attempt failed of is in the timeline
 		field("error", failureText(run.Error))
-		field("to do", run.Error.Fix)
+		field("to do", h.toDo())
 	}
 	_, _ = fmt.Fprintln(w)
 
@@ -258,6 +258,20 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 		return text
 	})
 	printChildren(w, s, h)
+}
+
+// toDo is what is left to a person.
+func (h history) toDo() string {
+	left := job.HalfUndone(&h.run, h.steps)
+	if len(left) == 0 {
+		return h.run.Error.Fix
+	}
+	first := ""
+	if h.run.Error.Code != job.CodeCompensationFailed && h.run.Error.Fix != "" {
+		first = h.run.Error.Fix + "; "
+	}
+	return first + fmt.Sprintf("not undone: %s. When the cause is mended, `runner jobs retry %s` undoes the rest (--latest: with the module of now); "+
+		"--no-compensate leaves it, for a fresh run", strings.Join(left, ", "), h.run.ID)
 }
 
 // priorityOf is how a run stands to others, unless that is as most do.

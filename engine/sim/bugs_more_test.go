@@ -121,12 +121,15 @@ func (s *ownRate) Claim(ctx context.Context, p store.ClaimParams) (store.ClaimRe
 	return res, err
 }
 
-// slowPause has claims hear of a pause seconds after it was answered.
+// slowPause has claims hear of a pause seconds after it was answered: one claim at
+// each instant. What it does for that wakes the worker, whose claim would do it again
+// before any time has passed, for ever.
 type slowPause struct {
 	store.Store
 	w     *world
 	mu    sync.Mutex
 	since map[pauseOf]time.Time
+	last  time.Time
 }
 
 func (s *slowPause) SetPause(ctx context.Context, p store.PauseParams) (bool, error) {
@@ -143,9 +146,12 @@ func (s *slowPause) Claim(ctx context.Context, p store.ClaimParams) (store.Claim
 	var young []pauseOf
 	s.mu.Lock()
 	for of, at := range s.since {
-		if time.Since(at) < 3*time.Second && s.w.book.pauses[of] {
+		if time.Since(at) < 3*time.Second && s.w.book.pauses[of] && !time.Now().Equal(s.last) {
 			young = append(young, of)
 		}
+	}
+	if len(young) > 0 {
+		s.last = time.Now()
 	}
 	s.mu.Unlock()
 	for _, of := range young {

@@ -53,6 +53,8 @@ type world struct {
 	away      time.Time // the database is, until then
 	fullDisk  time.Time // the disk is, until then
 	steps     int
+	instant   time.Time      // of the last operation
+	atOnce    int            // operations at that instant
 	asked     int            // things that clients asked for
 	staged    int            // rows that applications staged
 	counts    map[string]int // of what happened
@@ -277,10 +279,19 @@ func (w *world) roll(c *call) {
 	}
 }
 
+// standstill is how many operations at one instant are a loop that never ends.
+const standstill = 20_000
+
 // grant lets a call through to its fate.
 func (w *world) grant(c *call) {
 	f := w.fate(c)
 	w.steps++
+	if now := time.Now(); !now.Equal(w.instant) {
+		w.instant, w.atOnce = now, 0
+	}
+	if w.atOnce++; w.atOnce > standstill {
+		w.wrong(fmt.Sprintf("%d operations took no time: one brings about the next for ever", standstill))
+	}
 	w.tally(c, f)
 	left := ""
 	if c.left {

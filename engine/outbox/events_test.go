@@ -246,9 +246,8 @@ func TestTheDoorsOfEventsAgree(t *testing.T) {
 	r := w.relay(nil)
 
 	sql := func(schema string, e queue.Event) error {
-		keep := fmt.Sprint(e.Keep.Microseconds(), " microseconds")
-		_, err := w.app.Exec(t.Context(), "SELECT "+pgx.Identifier{schema}.Sanitize()+".publish($1, $2, key => $3, tenant => $4, keep => $5::interval, published_by => $6)",
-			e.Topic, string(e.Payload), e.Key, e.Tenant, keep, e.By)
+		_, err := w.app.Exec(t.Context(), "SELECT "+pgx.Identifier{schema}.Sanitize()+".publish($1, $2, key => $3, tenant => $4, keep => $5, published_by => $6)",
+			e.Topic, string(e.Payload), e.Key, e.Tenant, e.Keep, e.By)
 		return err
 	}
 	doors := map[string]func(e queue.Event) error{

@@ -112,6 +112,9 @@ func (b *book) requeued(p store.RequeueParams) {
 		if !left || p.FromStep != "" || p.NoCompensate {
 			b.wrong("%s was undone, and goes on", b.label(p.ID))
 		}
+		if p.FromStep == "" {
+			b.history(p.ID) // its record of the unwind counts the attempts anew
+		}
 	}
 	if p.FromStep == "" {
 		return

@@ -121,6 +121,7 @@ var (
 		"Enqueue":      inserts,
 		"EnqueueIf":    inserts,
 		"FireSchedule": inserts,
+		"Restart":      inserts,
 		"SaveSteps":    append(slices.Clone(inserts), move{job.Suspended, job.Ready}),
 		"Claim": append(froms(job.Running, job.Ready, job.Delayed, job.Suspended),
 			move{job.Delayed, job.Ready}, move{job.Suspended, job.Ready}),

@@ -68,6 +68,9 @@ func (b *book) recorded(op, run string, p *store.StepParams) {
 		if old.Kind == job.KindUnwind && (b.isTouched(run) || b.bereft[run]) {
 			continue // a cancel may say of an unwind that it ends so
 		}
+		if old.Kind == job.KindCompensation && old.Status == job.StepFailed && b.isTouched(run) {
+			continue // a retry has what could not be undone tried again
+		}
 		if final(old.Status) && (!ok || is.Status != old.Status || !bytes.Equal(is.Output, old.Output)) {
 			b.wrong("%s changed the record %s/%s from %s %s to %s %s", op, b.label(run), name, old.Status, old.Output, is.Status, is.Output)
 		}

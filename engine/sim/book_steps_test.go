@@ -68,7 +68,7 @@ func (b *book) recorded(op, run string, p *store.StepParams) {
 		if old.Kind == job.KindUnwind && (b.isTouched(run) || b.bereft[run]) {
 			continue // a cancel may say of an unwind that it ends so
 		}
-		if old.Kind == job.KindCompensation && old.Status == job.StepFailed && b.isTouched(run) {
+		if old.Kind == job.KindCompensation && old.Status == job.StepFailed && b.isResumed(run) {
 			continue // a retry has what could not be undone tried again
 		}
 		if final(old.Status) && (!ok || is.Status != old.Status || !bytes.Equal(is.Output, old.Output)) {
@@ -104,6 +104,13 @@ func (b *book) history(run string) (before, now map[string]job.Step) {
 	return before, now
 }
 
+// isResumed reports whether a retry had a run go on being undone.
+func (b *book) isResumed(id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.resumed[id]
+}
+
 // requeued forgets what an operator had a run do again.
 func (b *book) requeued(p store.RequeueParams) {
 	b.refresh("Requeue")
@@ -117,6 +124,9 @@ func (b *book) requeued(p store.RequeueParams) {
 		}
 		if p.FromStep == "" {
 			b.history(p.ID) // its record of the unwind counts the attempts anew
+			b.mu.Lock()
+			b.resumed[p.ID] = true
+			b.mu.Unlock()
 		}
 	}
 	if p.FromStep == "" {

@@ -26,6 +26,7 @@ type book struct {
 	ended     map[string]bool      // runs that were deleted or purged, properly
 	accepted  map[string]bool      // runs that a client was told of
 	touched   map[string]bool      // runs that an operator cancelled or deleted
+	resumed   map[string]bool      // runs that go on being undone since an operator retried them
 	leases    map[string]time.Time // by worker: when it lapses, by the store's clock
 	owners    map[string]*process  // by worker
 	landed    map[job.Ref]bool     // settles that did
@@ -57,7 +58,7 @@ type book struct {
 func newBook(w *world) *book {
 	return &book{
 		w: w, labels: map[string]string{}, sent: map[string]string{}, runs: map[string]job.Run{}, ended: map[string]bool{}, accepted: map[string]bool{},
-		touched: map[string]bool{}, leases: map[string]time.Time{}, owners: map[string]*process{}, landed: map[job.Ref]bool{},
+		touched: map[string]bool{}, resumed: map[string]bool{}, leases: map[string]time.Time{}, owners: map[string]*process{}, landed: map[job.Ref]bool{},
 		records: map[string]map[string]job.Step{}, seen: map[string]string{}, bodies: map[string]int{}, onces: map[string]int{},
 		schedules: map[string]*scheduleBook{},
 		waiting:   map[string]map[string]job.Step{}, lines: map[string][]line{},

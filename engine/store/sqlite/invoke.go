@@ -87,45 +87,62 @@ func (t *tx) startChildren(h *held, p *store.InvokeParams, module string) error 
 
 // expireChildren ends the waiting for children whose time is over.
 func (t *tx) expireChildren(h *held, parentID string) error {
+	q := t.use(qLateChildren)
+	q.int(h.seq)
+	q.int(t.now)
+	return t.leaveChildren(&q, leaving{
+		parent: h.seq, status: job.StepFailed, failure: store.ChildTimedOut, reason: store.ChildTooLate(parentID).Message,
+	})
+}
+
+// leaving is how a parent stops waiting for children.
+type leaving struct {
+	parent       int64
+	status       job.StepStatus // of their records
+	failure      func(abandoned bool) *job.Failure
+	reason       string // of the cancel of those that are not to be abandoned
+	noCompensate bool   // as of store.CancelParams
+}
+
+// leaveChildren has a parent wait no longer for the children that q, which is bound,
+// selects as children_of does, and cancels them but for those to be abandoned.
+func (t *tx) leaveChildren(q *call, l leaving) error {
 	type child struct {
 		id      uuid
 		name    string
 		abandon bool
 		keep    int64
 	}
-	var late []child
-	q := t.use(qLateChildren)
-	q.int(h.seq)
-	q.int(t.now)
+	var children []child
 	for q.step() {
 		c := child{name: q.colText(1), abandon: q.colInt(2) != 0, keep: q.colInt(3)}
 		copy(c.id[:], q.s.ColumnRawBlob(0))
-		late = append(late, c)
+		children = append(children, c)
 	}
 	if err := q.end(); err != nil {
 		return err
 	}
-	for _, c := range late {
+	for _, c := range children {
 		q := t.use(qDeleteInvocation)
 		q.blob(c.id[:])
 		if err := q.exec(); err != nil {
 			return err
 		}
 		q = t.use(qEndInvoke)
-		q.int(h.seq)
+		q.int(l.parent)
 		q.text(c.name)
 		q.blob(c.id[:])
-		q.text(string(job.StepFailed))
+		q.text(string(l.status))
 		q.null()
 		q.int(t.now)
-		bindFailure(&q, store.ChildTimedOut(c.abandon))
+		bindFailure(&q, l.failure(c.abandon))
 		if err := q.exec(); err != nil {
 			return err
 		}
 		if c.abandon {
 			continue
 		}
-		p := store.CancelParams{ID: c.id.String(), Reason: store.ChildTooLate(parentID).Message, Retention: time.Duration(c.keep) * time.Millisecond}
+		p := store.CancelParams{ID: c.id.String(), Reason: l.reason, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: l.noCompensate}
 		if err := t.cancelChild(p); err != nil {
 			return err
 		}
@@ -266,51 +283,11 @@ func (t *tx) wakeParent(parent int64) error {
 // endChildren cancels the live children of a run that has ended, and theirs, but
 // for those to be abandoned. noCompensate is as of store.CancelParams.
 func (t *tx) endChildren(parent int64, parentID string, noCompensate bool) error {
-	type child struct {
-		id      uuid
-		name    string
-		abandon bool
-		keep    int64
-	}
-	var children []child
 	q := t.use(qChildrenOf)
 	q.int(parent)
-	for q.step() {
-		c := child{name: q.colText(1), abandon: q.colInt(2) != 0, keep: q.colInt(3)}
-		copy(c.id[:], q.s.ColumnRawBlob(0))
-		children = append(children, c)
-	}
-	if err := q.end(); err != nil {
-		return err
-	}
-	for _, c := range children {
-		q := t.use(qDeleteInvocation)
-		q.blob(c.id[:])
-		if err := q.exec(); err != nil {
-			return err
-		}
-		q = t.use(qEndInvoke)
-		q.int(parent)
-		q.text(c.name)
-		q.blob(c.id[:])
-		q.text(string(job.StepRetrying))
-		q.null()
-		q.int(t.now)
-		bindFailure(&q, store.ChildLeft(c.abandon))
-		if err := q.exec(); err != nil {
-			return err
-		}
-		if c.abandon {
-			continue
-		}
-		p := store.CancelParams{
-			ID: c.id.String(), Reason: store.ParentEnded(parentID).Message, Retention: time.Duration(c.keep) * time.Millisecond, NoCompensate: noCompensate,
-		}
-		if err := t.cancelChild(p); err != nil {
-			return err
-		}
-	}
-	return nil
+	return t.leaveChildren(&q, leaving{
+		parent: parent, status: job.StepRetrying, failure: store.ChildLeft, reason: store.ParentEnded(parentID).Message, noCompensate: noCompensate,
+	})
 }
 
 // cancelRun makes a live run cancelled, for the reason if there is one.

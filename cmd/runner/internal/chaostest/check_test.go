@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"testing"
 
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
@@ -140,16 +141,11 @@ func (c *chaos) checkHistory(id string) {
 // last. A settle under a stale ordinal would leave two records of one claim, or
 // none of another.
 func (c *chaos) checkClaims(run job.Run, attempts []job.AttemptRecord) {
+	if claim := endedTwice(attempts); claim != 0 {
+		c.failf("run %s: claim %d ended by what ended another: %v", run.ID, claim, attempts)
+	}
 	want := int64(1)
-	refusals := map[string]bool{} // of which an attempt has ended
 	for _, a := range attempts {
-		// The end that an attempt had is the end of no other.
-		if _, token, ok := strings.Cut(a.Error.Message, "the effects server answers 503 to "); ok {
-			if refusals[token] {
-				c.failf("run %s: claim %d ended by what ended another: %v", run.ID, a.Claim, attempts)
-			}
-			refusals[token] = true
-		}
 		if a.Claim != want {
 			c.failf("run %s: claim %d ended where %d should have: %v", run.ID, a.Claim, want, attempts)
 			return
@@ -163,6 +159,25 @@ func (c *chaos) checkClaims(run job.Run, attempts []job.AttemptRecord) {
 	if last := want - 1; last != run.Claims && !(last == 0 && run.Claims == 1 && run.State == job.Done) {
 		c.failf("run %s was claimed %d times, and %d claims ended: %v", run.ID, run.Claims, last, attempts)
 	}
+}
+
+// effectsSay begins the failure of an attempt whose effect was refused; the module
+// in testdata words it.
+const effectsSay = "the effects server answers"
+
+// endedTwice is the claim that ended by what had ended an earlier one, of which
+// each is given to one attempt only; or 0. A lost worker's record may tell what the
+// run had failed with before: that is no end of its own.
+func endedTwice(attempts []job.AttemptRecord) (claim int64) {
+	refusals := map[string]bool{} // of which an attempt has ended
+	for _, a := range attempts {
+		token, ok := strings.CutPrefix(a.Error.Message, effectsSay+" 503 to ")
+		if ok && refusals[token] {
+			return a.Claim
+		}
+		refusals[token] = ok
+	}
+	return 0
 }
 
 // checkBuried: what did not end done lost three workers in a row. What was handed
@@ -268,11 +283,34 @@ func (c *chaos) logged() (events, codes map[string]int) {
 				c.failf("%s says %s, as if it were not foreseen: %s", w.name, l.Msg, l.Error)
 			case code != "":
 				codes[l.Msg+" "+code]++
-			case l.Error != "" && !strings.HasPrefix(l.Error, "the effects server answers"):
+			case l.Error != "" && !strings.HasPrefix(l.Error, effectsSay):
 				codes[l.Msg+" "+l.Error]++
 				c.failf("%s says %s without a code: %s", w.name, l.Msg, l.Error)
 			}
 		}
 	}
 	return events, codes
+}
+
+func TestAnEndIsKnownForAnothersByWhatEndedIt(t *testing.T) {
+	refused := func(claim int64, token string) job.AttemptRecord {
+		return job.AttemptRecord{Claim: claim, Outcome: job.Retried, Error: job.Failure{Message: effectsSay + " 503 to " + token}}
+	}
+	buried := job.AttemptRecord{Claim: 3, Outcome: job.Orphaned, Error: job.Failure{
+		Code: job.CodeWorkerLost, Message: "3 workers in a row were lost; it had failed:  " + refused(1, "a").Error.Message,
+	}}
+	for _, c := range []struct {
+		name     string
+		attempts []job.AttemptRecord
+		want     int64
+	}{
+		{"none", nil, 0},
+		{"each its own", []job.AttemptRecord{refused(1, "a"), refused(2, "b"), {Claim: 3}, {Claim: 4}}, 0},
+		{"one end twice", []job.AttemptRecord{refused(1, "a"), refused(2, "b"), refused(3, "a")}, 3},
+		{"a burial that tells of the failure before", []job.AttemptRecord{refused(1, "a"), {Claim: 2}, buried}, 0},
+	} {
+		if got := endedTwice(c.attempts); got != c.want {
+			t.Errorf("%s: claim %d ended by what ended another, want %d", c.name, got, c.want)
+		}
+	}
 }

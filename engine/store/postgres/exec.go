@@ -79,8 +79,8 @@ func (s *Store) on(ctx context.Context, f func(c *pgx.Conn) (sent bool, err erro
 		if try == tries || !retryable(err) || ctx.Err() != nil {
 			return s.translate(err, sent)
 		}
-		if err := pause(ctx, try); err != nil {
-			return err
+		if pause(ctx, try) != nil {
+			return s.translate(err, sent) // what kept it from landing, rather than that its time was up
 		}
 	}
 }

@@ -2,10 +2,16 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/job"
+	"github.com/jobrunner/runner/engine/store"
 )
 
 // lockTable locks a table until unlock. blocked waits until the session of that
@@ -58,4 +64,34 @@ func kill(t *testing.T, s *Store, pid uint32) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// overdue is a context whose time is up, which nobody has noticed yet.
+type overdue struct {
+	context.Context
+	asked bool
+	done  chan struct{} // closed
+}
+
+func (c *overdue) Done() <-chan struct{} { return c.done }
+
+func (c *overdue) Err() error {
+	if !c.asked {
+		c.asked = true
+		return nil
+	}
+	return context.DeadlineExceeded
+}
+
+// However a call's time ends, its error says what kept it.
+func TestACallWhoseTimeEndsBetweenTwoTriesSaysWhatKeptIt(t *testing.T) {
+	s := open(t, migrated(t, Config{}))
+	ctx := &overdue{Context: t.Context(), done: make(chan struct{})}
+	err := s.on(ctx, func(*pgx.Conn) (bool, error) {
+		close(ctx.done)
+		return true, &pgconn.PgError{Severity: "ERROR", Code: "40P01", Message: "deadlock detected"}
+	})
+	if abi.CodeOf(err) != job.CodeDatabaseBusy || errors.Is(err, store.ErrUnknown) {
+		t.Errorf("the call answers %v", err)
+	}
 }

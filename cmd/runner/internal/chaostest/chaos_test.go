@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -369,9 +370,43 @@ func (c *chaos) run(schedule []action) {
 	c.awaitEnd(began.Add(*chaosFor))
 	close(over)
 	wg.Wait()
+	c.loseOne()
 	for _, w := range c.workers {
 		w.close()
 	}
+}
+
+// loseOne has a run taken over for certain, which a machine too busy for its troubles
+// may not have come to: whichever process claims it is killed in its first step.
+func (c *chaos) loseOne() {
+	var once sync.Once
+	lost := make(chan *trap, 1)
+	traps := make([]*trap, len(c.workers))
+	for i, w := range c.workers {
+		t := &trap{}
+		t.spring = func([]string) {
+			once.Do(func() {
+				t.holds = true // to the last: it may end a little later than it is told to
+				w.signal(syscall.SIGKILL)
+				lost <- t
+			})
+		}
+		traps[i] = t
+		c.effects.set(w.name, t)
+	}
+	c.enqueue([]string{alone + "lost"}, false)
+	select {
+	case t := <-lost:
+		if !within(t.next, endPatience) {
+			c.failf("run %s of a killed process has not been taken over for %v", t.run, endPatience)
+		}
+	case <-time.After(endPatience):
+		c.failf("the last run has not begun for %v", endPatience)
+	}
+	for i, w := range c.workers {
+		c.effects.unset(w.name, traps[i])
+	}
+	c.awaitEnd(time.Now())
 }
 
 // tooLate is how long a trouble may wait for those before it. On a machine that is

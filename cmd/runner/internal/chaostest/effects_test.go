@@ -6,10 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/jobrunner/runner/engine/job"
 )
 
 // effects is the world outside: it notes every effect that a step has, in the
@@ -26,7 +29,16 @@ type effects struct {
 	effects  int
 	late     int // of an attempt that a later one had overtaken
 	refused  int
+	doubts   []doubt
 	problems []string
+}
+
+// doubt is a step that ran in an attempt of the number that had its record: the
+// same one, or, if that was handed back and so not counted, one before it whose
+// guest had not ended. Only the run's timeline tells.
+type doubt struct {
+	run           string
+	step, attempt int
 }
 
 // seen is what is known of one run, by step.
@@ -66,6 +78,13 @@ func (e *effects) handle(w http.ResponseWriter, r *http.Request) {
 	if t := e.trapped(strings.Trim(r.URL.Path, "/"), in); t != nil {
 		t.close(append(in.Before, token))
 		wait, refuse = 0, t.refuses
+		if t.holds {
+			select {
+			case <-t.free:
+			case <-r.Context().Done():
+			}
+			return
+		}
 	}
 	for _, t := range e.overtakes(in) {
 		select {
@@ -107,6 +126,8 @@ func (e *effects) note(in effect) (token string) {
 	case s.committed[in.Step] == "":
 	case in.Attempt < s.by[in.Step]:
 		e.late++ // it began before; it cannot know
+	case in.Attempt == s.by[in.Step]:
+		e.doubts = append(e.doubts, doubt{run: in.Run, step: in.Step, attempt: in.Attempt})
 	default:
 		e.problem("run %s: step %d ran in attempt %d, although attempt %d had its record", in.Run, in.Step, in.Attempt, s.by[in.Step])
 	}
@@ -138,6 +159,21 @@ func (e *effects) problem(format string, args ...any) {
 	}
 }
 
+// settleDoubts has the timelines of runs decide what could not be told: an effect
+// is late if an attempt of its number was handed back.
+func (e *effects) settleDoubts(timeline func(run string) []job.AttemptRecord) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.doubts {
+		if slices.ContainsFunc(timeline(d.run), func(a job.AttemptRecord) bool { return a.Attempt == d.attempt && a.Outcome == job.Interrupted }) {
+			e.late++
+		} else {
+			e.problem("run %s: step %d ran in attempt %d, which had its record", d.run, d.step, d.attempt)
+		}
+	}
+	e.doubts = nil
+}
+
 // recorded checks the records that a run ended with against what was seen.
 func (e *effects) recorded(run string, tokens []string) {
 	e.mu.Lock()
@@ -167,8 +203,14 @@ func TestEffectsNoticeWhatMustNotBe(t *testing.T) {
 		t.Fatal(e.problems)
 	}
 	for what, do := range map[string]func(){
-		"a record that changed":         func() { e.note(effect{Run: "r", Attempt: 3, Step: 1, Before: []string{a}}) },
-		"a body after its record":       func() { e.note(effect{Run: "r", Attempt: 3}) },
+		"a record that changed":   func() { e.note(effect{Run: "r", Attempt: 3, Step: 1, Before: []string{a}}) },
+		"a body after its record": func() { e.note(effect{Run: "r", Attempt: 3}) },
+		"a body after its own attempt's record": func() {
+			e.note(effect{Run: "r", Attempt: 2})
+			e.settleDoubts(func(string) []job.AttemptRecord {
+				return []job.AttemptRecord{{Claim: 1, Attempt: 1, Outcome: job.Interrupted}, {Claim: 2, Attempt: 1, Outcome: job.Orphaned}, {Claim: 3, Attempt: 2, Outcome: job.Completed}}
+			})
+		},
 		"a token that nobody was given": func() { e.recorded("r", []string{again, b, "made up"}) },
 		"a run without effects":         func() { e.recorded("other", nil) },
 	} {
@@ -176,5 +218,13 @@ func TestEffectsNoticeWhatMustNotBe(t *testing.T) {
 		if do(); len(e.problems) == before {
 			t.Errorf("%s was not noticed", what)
 		}
+	}
+	before := len(e.problems)
+	e.note(effect{Run: "r", Attempt: 2})
+	e.settleDoubts(func(string) []job.AttemptRecord {
+		return []job.AttemptRecord{{Claim: 1, Attempt: 1, Outcome: job.Orphaned}, {Claim: 2, Attempt: 2, Outcome: job.Interrupted}, {Claim: 3, Attempt: 2, Outcome: job.Completed}}
+	})
+	if len(e.problems) > before || e.late != 2 {
+		t.Errorf("of an attempt that was handed back: %v, %d late", e.problems[before:], e.late)
 	}
 }

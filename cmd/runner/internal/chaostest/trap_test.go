@@ -12,6 +12,7 @@ type trap struct {
 	step    int
 	timed   bool // only a run whose attempts have a tight deadline
 	refuses bool // the token is not given: the attempt ends, to be tried again
+	holds   bool // nothing is answered, which spring decides
 	// spring has the trouble begin, before the answer, which is the last of tokens.
 	spring func(tokens []string)
 

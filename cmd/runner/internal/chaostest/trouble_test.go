@@ -88,47 +88,63 @@ func (c *chaos) trouble(a action) {
 			c.failf("start the server: %v", err)
 		}
 	case evict:
-		c.administer(a, endSessions, "")
+		c.administer(a, []string{endSessions}, nil)
 	case lock:
-		c.administer(a, "BEGIN; LOCK TABLE runner.running", "ROLLBACK")
+		c.administer(a, []string{"BEGIN; LOCK TABLE runner.running"}, []string{"ROLLBACK"})
 	case deny:
-		c.administer(a, "REVOKE INSERT ON "+recorded+" FROM "+roleWorks, "GRANT INSERT ON "+recorded+" TO "+roleWorks)
+		c.administer(a, []string{"REVOKE INSERT ON " + recorded + " FROM " + roleWorks}, []string{"GRANT INSERT ON " + recorded + " TO " + roleWorks})
 	case lockout:
-		c.administer(a, "ALTER ROLE "+roleWorks+" NOLOGIN; "+endSessions, "ALTER ROLE "+roleWorks+" LOGIN")
+		c.administer(a, []string{"ALTER ROLE " + roleWorks + " NOLOGIN", endSessions}, []string{"ALTER ROLE " + roleWorks + " LOGIN"})
 	case squeeze:
-		c.administer(a, "ALTER ROLE "+roleWorks+" CONNECTION LIMIT 5; "+endSessions, "ALTER ROLE "+roleWorks+" CONNECTION LIMIT -1")
+		c.administer(a, []string{"ALTER ROLE " + roleWorks + " CONNECTION LIMIT 5", endSessions}, []string{"ALTER ROLE " + roleWorks + " CONNECTION LIMIT -1"})
 	case hurry:
-		c.administer(a, "ALTER ROLE "+roleWorks+" SET statement_timeout = '5ms'; ALTER ROLE "+roleWorks+" SET idle_in_transaction_session_timeout = '2ms'; "+endSessions,
-			"ALTER ROLE "+roleWorks+" RESET ALL; "+endSessions)
+		c.administer(a, []string{"ALTER ROLE " + roleWorks + " SET statement_timeout = '5ms'; ALTER ROLE " + roleWorks + " SET idle_in_transaction_session_timeout = '2ms'", endSessions},
+			[]string{"ALTER ROLE " + roleWorks + " RESET ALL", endSessions})
+		c.renew()
 	case promote:
 		c.promote()
 	case full:
 		c.fill(a)
 	case jump:
-		c.administer(a, fmt.Sprintf("UPDATE clock.jumped SET by = by + interval '%d milliseconds'", a.by.Milliseconds()), "")
+		c.administer(a, []string{fmt.Sprintf("UPDATE clock.jumped SET by = by + interval '%d milliseconds'", a.by.Milliseconds())}, nil)
 	case readonly:
 		const set = "ALTER DATABASE %s %s default_transaction_read_only"
 		name := c.databaseName()
-		c.administer(a, fmt.Sprintf(set, name, "SET")+" = on; "+endSessions, fmt.Sprintf(set, name, "RESET")+"; "+endSessions)
+		c.administer(a, []string{fmt.Sprintf(set, name, "SET") + " = on", endSessions}, []string{fmt.Sprintf(set, name, "RESET"), endSessions})
+		c.renew()
 	}
 }
 
-// administer runs one text, and another when the trouble is over.
-func (c *chaos) administer(a action, begin, end string) {
+// renew ends the sessions that keep settings which are none any more. To the server
+// a session that begins just then is not there yet; here its connection is, and what
+// it begins with has not passed.
+func (c *chaos) renew() {
+	for _, p := range c.proxies {
+		p.cut()
+	}
+}
+
+// administer runs some texts, and others when the trouble is over. Each is a
+// transaction, so that a session begins either before what follows it, or with
+// what it changed.
+func (c *chaos) administer(a action, begin, end []string) {
 	conn, err := pgx.Connect(c.ctx, c.database)
 	if err != nil {
 		c.failf("%s: %v", a.kind, err)
 		return
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(c.ctx)) }()
-	for _, text := range []string{"SET default_transaction_read_only = off", begin, end} {
-		if text == end {
-			time.Sleep(a.length)
-		}
-		if _, err := conn.Exec(c.ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
-			c.failf("%s: %v", a.kind, err)
+	exec := func(texts ...string) {
+		for _, text := range texts {
+			if _, err := conn.Exec(c.ctx, text, pgx.QueryExecModeSimpleProtocol); err != nil {
+				c.failf("%s: %v", a.kind, err)
+			}
 		}
 	}
+	exec("SET default_transaction_read_only = off")
+	exec(begin...)
+	time.Sleep(a.length)
+	exec(end...)
 }
 
 func (c *chaos) databaseName() string {

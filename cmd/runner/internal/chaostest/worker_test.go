@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -58,9 +59,15 @@ func startWorker(p workerParams) (*worker, error) {
 	return w, nil
 }
 
+// errClosing is why no process is started any more.
+var errClosing = errors.New("the place is closed")
+
 func (w *worker) start(p workerParams) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.closing {
+		return errClosing
+	}
 	cmd := exec.Command(filepath.Join(p.dir, "runner"), "serve", "-f", p.name+".toml", "--listen", "", "--log-format", "json")
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "RUNNER_DATABASE_URL="+p.database, fmt.Sprintf("RUNNER_TEST_SKEW=%d", int(p.skew.Seconds())))
@@ -109,13 +116,13 @@ func (w *worker) supervise(p workerParams) {
 		sent, closing := w.told, w.closing
 		w.mu.Unlock()
 		w.judge(cmd.ProcessState, sent, from)
-		if closing {
-			return
-		}
-		if sent == (told{}) {
+		if sent == (told{}) && !closing {
 			time.Sleep(200 * time.Millisecond) // as a supervisor does, so that it does not spin
 		}
-		if err := w.start(p); err != nil {
+		switch err := w.start(p); {
+		case errors.Is(err, errClosing):
+			return
+		case err != nil:
 			w.fail("%s cannot be started: %v", w.name, err)
 			return
 		}
@@ -149,6 +156,11 @@ func (w *worker) judge(s *os.ProcessState, told told, from int64) {
 func (w *worker) signal(sig syscall.Signal) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.send(sig)
+}
+
+// send is signal, with mu held.
+func (w *worker) send(sig syscall.Signal) {
 	switch sig {
 	case syscall.SIGKILL:
 		w.told.kill = true
@@ -168,9 +180,9 @@ func (w *worker) pause(d time.Duration) {
 // close drains the process for good.
 func (w *worker) close() {
 	w.mu.Lock()
-	w.closing = true
+	w.closing = true // at once with the signal: no process is started that does not get it
+	w.send(syscall.SIGTERM)
 	w.mu.Unlock()
-	w.signal(syscall.SIGTERM)
 	select {
 	case <-w.ended:
 	case <-time.After(endPatience):
@@ -179,4 +191,32 @@ func (w *worker) close() {
 		<-w.ended
 	}
 	_ = w.log.Close()
+}
+
+// A process that ends of itself while its place is closed is not followed by one
+// that nobody tells to end.
+func TestAClosedPlaceIsNotFilledAgain(t *testing.T) {
+	dir := t.TempDir()
+	ends, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(ends, filepath.Join(dir, "runner")); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &worker{name: "w", fail: t.Errorf, log: log, ended: make(chan struct{})}
+	p := workerParams{name: "w", dir: dir}
+	if err := w.start(p); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(filepath.Join(dir, "runner")); err != nil {
+		t.Fatal(err) // another would end the test, as one that cannot be started
+	}
+	w.told.term, w.closing = true, true
+	w.supervise(p)
+	w.close()
 }

@@ -84,6 +84,11 @@ func (b *book) families(op string, before map[string]job.Run) {
 			b.answered(op, child, l)
 		}
 	}
+	for id, r := range b.runs {
+		if _, was := before[id]; !was && r.State == job.Cancelled && !b.bereft[id] {
+			b.wrong("%s inserted %s as cancelled, and its parent has not ended", op, b.label(id))
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(b.parked)) {
 		most, live := b.parked[id], 0
 		for _, l := range b.links {

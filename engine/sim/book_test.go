@@ -129,6 +129,7 @@ var (
 		"Settle": slices.Concat(inserts, follows, []move{
 			{job.Running, job.Done}, {job.Running, job.Failed}, {job.Running, job.Dead},
 			{job.Running, job.Ready}, {job.Running, job.Delayed}, {job.Running, job.Suspended},
+			{"", job.Cancelled}, // a child, of a run that another settle of the batch cancels
 		}),
 		"Reclaim":    slices.Concat(inserts, follows, []move{{job.Running, job.Ready}, {job.Running, job.Dead}, {job.Running, job.Failed}}),
 		"Deregister": {{job.Running, job.Ready}},
@@ -185,7 +186,7 @@ func (b *book) look(op string) (before map[string]job.Run) {
 			appeared = append(appeared, r)
 		}
 		b.moved(op, old, r)
-		if old.State.Live() && r.State.Terminal() {
+		if (!was || old.State.Live()) && r.State.Terminal() {
 			if keep := b.w.manifest.Jobs[r.Job].Retention; !r.ExpiresAt.Equal(r.FinishedAt.Add(keep)) || !r.FinishedAt.Equal(b.w.now()) {
 				b.wrong("%s ended %s at %s, and keeps it until %s, and not for %v from %s", op, b.label(r.ID), r.FinishedAt, r.ExpiresAt, keep, b.w.now())
 			}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
@@ -368,6 +369,32 @@ var invokeTests = []test{
 		e.wantState(parent.ID, job.Ready)
 		if rec := e.wantRecord(parent.ID, "invoke:1", job.StepFailed, ""); rec.Error != *store.Deleted() {
 			e.Errorf("record %+v", rec)
+		}
+	}},
+	{"a child that is started in the commit which ends its parent's parent does not outlive them", func(e *env) {
+		e.register("w")
+		for _, parentFirst := range []bool{false, true} {
+			e.add(store.EnqueueParams{})
+			parent := e.claimOne("w")
+			e.invoke(parent, 1, e.children(parent, 2, nil)...)
+			e.endChild(e.claimChild("w"), job.Completed, job.Done, "1", nil)
+			child, again := e.claimChild("w"), e.claimOne("w")
+			grandchild := store.ChildParams{Name: "invoke:1", Run: e.params(store.EnqueueParams{Queue: "deep", Parent: child.ID})}
+			batch := []store.SettleParams{
+				{Ref: refOf(child), Outcome: job.Slept, To: job.Suspended, Invoke: &store.InvokeParams{Start: []store.ChildParams{grandchild}}},
+				{Ref: refOf(again), Outcome: job.DeadLettered, To: job.Dead, Invoked: true, Error: &job.Failure{Message: "no"}},
+			}
+			if parentFirst {
+				slices.Reverse(batch)
+			}
+			if _, err := e.db.Settle(e.ctx, batch); err != nil {
+				e.Fatal(err)
+			}
+			e.wantState(parent.ID, job.Dead)
+			e.wantState(child.ID, job.Cancelled)
+			if r, err := e.db.Get(e.ctx, grandchild.Run.ID); err == nil && r.State != job.Cancelled {
+				e.Errorf("the parent's settle first: %v; the grandchild is %s", parentFirst, r.State)
+			}
 		}
 	}},
 	{"a running child hears of its parent's end", func(e *env) {

@@ -23,6 +23,7 @@ import (
 // An entry is keyed by the SHA-256 of the rewritten module, the processor and
 // wazero's version, and written aside and renamed. The rewritten module itself
 // is not kept: making it takes less time than reading and checking it would.
+// An entry that is not as it was written is not loaded, but made again.
 //
 // What is in the directory is executable code, and whoever can write to it can
 // run code in this process. So the directory must belong to this process's user
@@ -57,6 +58,7 @@ func OpenCache(dir string) (*Cache, error) {
 	if err := c.sweep(); err != nil {
 		return nil, errors.Join(err, c.compilation.Close(context.Background()))
 	}
+	c.forget()
 	return c, nil
 }
 
@@ -145,7 +147,9 @@ func (c *Cache) Expire(before time.Time) (removed int, err error) {
 			if !st.Mode().IsRegular() || !lastUsed(st).Before(before) {
 				return nil
 			}
-			removed++
+			if !isSum(path) {
+				removed++
+			}
 			return os.Remove(path)
 		}))
 		if dir != c.dir {

@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -32,6 +34,9 @@ func entries(tb testing.TB, c *module.Cache) map[string]string {
 	tb.Helper()
 	found := map[string]string{}
 	err := filepath.WalkDir(c.Dir(), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == module.SumsDir {
+			return fs.SkipDir
+		}
 		if err != nil || d.IsDir() {
 			return err
 		}
@@ -97,6 +102,85 @@ func TestADamagedEntryIsMadeAgain(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Whatever byte of whatever file of the cache is damaged, the code that is loaded
+// is the module's: wazero's own checksum leaves its table of functions out.
+func TestDamageAnywhereInTheCacheIsNotRun(t *testing.T) {
+	raw := build(t, handler(nil))
+	dir := t.TempDir()
+	first := openCache(t, dir)
+	if _, err := load(t, first, raw); err != nil {
+		t.Fatal(err)
+	}
+	good := entries(t, first)
+	sums, err := filepath.Glob(filepath.Join(first.Dir(), module.SumsDir, "*"))
+	if err != nil || len(good) != 1 || len(sums) != 1 {
+		t.Fatalf("%d entries, sums %v, %v", len(good), sums, err)
+	}
+	for path := range good {
+		sums = append(sums, path)
+	}
+	for _, path := range sums {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Each of the first bytes, where the tables are, and some of the others.
+		for at := 0; at < len(content); at += 1 + at/200*13 {
+			damaged := []byte(string(content))
+			damaged[at] ^= 1 << (at % 8)
+			if err := os.WriteFile(path, damaged, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			c := openCache(t, dir)
+			if _, err := load(t, c, raw); err != nil {
+				t.Fatalf("byte %d of %s: %v", at, filepath.Base(path), err)
+			}
+			if left := entries(t, c); !maps.Equal(left, good) {
+				t.Fatalf("byte %d of %s is damaged, and the entry is not made again", at, filepath.Base(path))
+			}
+		}
+	}
+}
+
+// Two modules that are compiled at the same time find their entries again.
+func TestEntriesMadeSideBySideAreFoundAgain(t *testing.T) {
+	dir := t.TempDir()
+	raws := [][]byte{build(t, handler(nil)), build(t, handler(func(m *wasmasm.Module) { m.GlobalI32(true, 7) }))}
+	c := openCache(t, dir)
+	rt := newRuntime(t, c)
+	var wg sync.WaitGroup
+	for _, raw := range raws {
+		wg.Go(func() {
+			if _, err := module.Load(context.Background(), module.Params{Bytes: raw, Runtime: rt, Cache: c}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	made := map[string]fs.FileInfo{}
+	for path := range entries(t, c) {
+		st, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made[path] = st
+	}
+	if len(made) != 2 {
+		t.Fatalf("%d entries", len(made))
+	}
+	again := openCache(t, dir)
+	for _, raw := range raws {
+		if _, err := load(t, again, raw); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for path, was := range made {
+		if now, err := os.Stat(path); err != nil || !os.SameFile(was, now) {
+			t.Errorf("%s was made again: %v", filepath.Base(path), err)
+		}
 	}
 }
 

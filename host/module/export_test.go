@@ -14,3 +14,6 @@ func TakeSlots() (release func()) {
 
 // Dir is where entries are.
 func (c *Cache) Dir() string { return c.dir }
+
+// SumsDir is the folder in Dir that has no entries.
+const SumsDir = sumsDir

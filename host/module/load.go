@@ -159,6 +159,11 @@ func compile(ctx context.Context, p Params, b []byte) (wazero.CompiledModule, er
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-slots }()
+	if p.Cache != nil {
+		digest := Digest(b)
+		entries := p.Cache.check(digest)
+		defer p.Cache.note(digest, entries)
+	}
 	c, err := contained(ctx, p.Runtime, b)
 	if err == nil {
 		return c, nil

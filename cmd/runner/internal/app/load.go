@@ -161,7 +161,7 @@ func (l *loading) module(ctx context.Context, name string) {
 	if l.p.Keep {
 		if _, err := (copies{dir: modulesDir(l.m)}).put(wasm); err != nil {
 			l.problem(CodeModuleUnreadable, fmt.Sprintf("module %q: no copy can be kept in %s: %v", name, modulesDir(l.m), plain(err)),
-				"make data_dir a folder that the runner may write to", "runner", "data_dir")
+				"make data_dir a folder that the runner may write to, on a disk with room", "runner", "data_dir")
 			return
 		}
 	}

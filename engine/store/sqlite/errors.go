@@ -30,6 +30,10 @@ func (c Config) translate(err error) error {
 		e.Code = job.CodeDatabaseUnavailable
 		e.Message = fmt.Sprintf("%s was moved, replaced or deleted while it was open", c.Path)
 		e.Fix = "put the file back, and this process goes on; or, if another file is meant, stop this process and start one on that"
+	case errors.Is(err, errLogMoved):
+		e.Code = job.CodeDatabaseUnavailable
+		e.Message = fmt.Sprintf("%s-wal or %s-shm was moved, replaced or deleted while the database was open", c.Path, filepath.Base(c.Path))
+		e.Fix = "run no other command on it; put the file back, and this process goes on; or stop this process, which then puts what it has written into the database"
 	case errors.Is(err, sqlite3.BUSY), errors.Is(err, sqlite3.LOCKED):
 		e.Code = job.CodeDatabaseBusy
 		e.Message = fmt.Sprintf("another process kept %s locked for longer than %s", c.Path, c.BusyTimeout)

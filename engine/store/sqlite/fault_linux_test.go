@@ -168,3 +168,54 @@ func TestAFileThatIsTakenAwayIsNotWrittenTo(t *testing.T) {
 		})
 	}
 }
+
+// Without its log or the log's index, an open database is one for each process:
+// nothing is answered as written in one that the next to open it would not find.
+func TestALogThatIsTakenAwayIsNotWrittenTo(t *testing.T) {
+	for name, take := range map[string]func(path, aside string) error{
+		"moved":   os.Rename,
+		"deleted": func(path, _ string) error { return os.Remove(path) },
+		"replaced": func(path, aside string) error {
+			return errors.Join(os.Rename(path, aside), os.WriteFile(path, nil, 0o600))
+		},
+	} {
+		for _, suffix := range []string{"-wal", "-shm"} {
+			t.Run(name+suffix, func(t *testing.T) {
+				dir := t.TempDir()
+				path, aside := filepath.Join(dir, "runs.db"), filepath.Join(dir, "aside")
+				s := open(t, Config{Path: path})
+				enqueue(t, s, 1)
+				if _, err := s.Now(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := take(path+suffix, aside); err != nil {
+					t.Fatal(err)
+				}
+				_, err := s.Enqueue(t.Context(), []store.EnqueueParams{params(2)})
+				wantCode(t, err, job.CodeDatabaseUnavailable)
+				if !strings.Contains(err.Error(), path+"-wal or runs.db-shm was moved, replaced or deleted") || errors.Is(err, store.ErrUnknown) {
+					t.Errorf("the error is %v", err)
+				}
+				_, err = s.Now(t.Context())
+				wantCode(t, err, job.CodeDatabaseUnavailable)
+
+				if name != "deleted" {
+					if err := os.Rename(aside, path+suffix); err != nil {
+						t.Fatal(err)
+					}
+					enqueue(t, s, 3)
+					if !exists(t, s, 3) {
+						t.Error("put back, nothing can be written")
+					}
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+				again := open(t, Config{Path: path})
+				if !exists(t, again, 1) || exists(t, again, 2) || exists(t, again, 3) != (name != "deleted") {
+					t.Error("opened again, it is not the database as it was answered")
+				}
+			})
+		}
+	}
+}

@@ -49,6 +49,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		if err = cfg.place.note(); err != nil {
 			c.close()
 		}
+		cfg.place.noteLog()
 	}
 	if err != nil {
 		return nil, s.cfg.translate(err)
@@ -83,6 +84,7 @@ func reopenWriter(cfg Config) (*conn, error) {
 		c.close()
 		return nil, err
 	}
+	cfg.place.noteLog()
 	return c, nil
 }
 

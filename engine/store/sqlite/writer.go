@@ -324,6 +324,7 @@ func (w *writer) fail(err error) error {
 // opens another.
 func (w *writer) lost(cause error) {
 	w.cfg.Logger.Error("store.sqlite.connection_lost", "path", w.cfg.Path, "error", cause)
+	w.cfg.place.forgetLog()
 	if err := w.c.abandon(); err != nil {
 		w.cfg.Logger.Warn("store.sqlite.connection_leaked", "path", w.cfg.Path, "error", err)
 	}

@@ -8,6 +8,10 @@ import (
 	"github.com/jobrunner/runner/engine/store"
 )
 
+// BePatient has a server's stop wait for its spans to be sent, however slow the
+// machine is. It is for before any server is started.
+func BePatient() { flushPatience = time.Hour }
+
 // Engine is for tests that stop it behind the server's back.
 func (s *Server) Engine() *engine.Engine { return s.engine }
 

@@ -24,6 +24,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	app.BePatient()
 	code := m.Run()
 	if code == 0 {
 		code = leaks()

@@ -123,7 +123,7 @@ func newTracing(ctx context.Context, getenv func(string) string, failed otel.Err
 }
 
 // flushPatience is how long a stop waits for spans to be sent.
-const flushPatience = 5 * time.Second
+var flushPatience = 5 * time.Second
 
 func (t *tracing) close(log *slog.Logger) {
 	ctx, cancel := context.WithTimeout(context.Background(), flushPatience)

@@ -21,6 +21,8 @@ import (
 func TestSpansOfARunReachACollector(t *testing.T) {
 	collector := otlptest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.URL)
+	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000") // for a collector that is slow, as the machine may be
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "3600000")
 	wasm, err := bench.Guest()
 	if err != nil {
 		t.Fatal(err)

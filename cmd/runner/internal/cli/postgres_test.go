@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/jobrunner/runner/cmd/runner/internal/app"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/postgres"
 	"github.com/jobrunner/runner/engine/store/postgres/pgtest"
@@ -86,15 +88,32 @@ func cmdLapse(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdLeft is: left NAME. A process that ended in order holds no lease, unless the
-// database took too long to hear its goodbye, which it says; then its row goes here,
-// as it would when it lapses.
+// cmdLeft is: left NAME. A process that ended in order holds no lease and no run,
+// unless the database took too long to hear its goodbye, which it says; then that is
+// said here.
 func cmdLeft(ts *testscript.TestScript, neg bool, args []string) {
 	p := named(ts, args, 1, "left NAME")
 	<-p.done
-	n := execute(ts, "DELETE FROM runner.workers WHERE pid = $1", p.cmd.Process.Pid)
-	if n > 0 && !strings.Contains(p.said(), "jobs.worker.deregister-failed") {
-		ts.Fatalf("%s has left %d leases behind; it printed:\n%s", args[0], n, p.said())
+	ctx := context.Background()
+	database := ts.Getenv("RUNNER_DATABASE_URL")
+	if database == "" {
+		database = "sqlite:" + ts.MkAbs("runner.db")
+	}
+	db, err := app.FindDatabase(app.DatabaseParams{Flag: database})
+	ts.Check(err)
+	s, err := app.OpenStore(ctx, app.StoreParams{Database: db, Logger: slog.New(slog.DiscardHandler)})
+	ts.Check(err)
+	defer s.Close()
+	left, err := s.ListWorkers(ctx)
+	ts.Check(err)
+	for _, w := range left {
+		if w.PID != p.cmd.Process.Pid {
+			continue
+		}
+		if !strings.Contains(p.said(), "jobs.worker.deregister-failed") {
+			ts.Fatalf("%s has left a lease behind; it printed:\n%s", args[0], p.said())
+		}
+		ts.Check(s.Deregister(ctx, w.ID))
 	}
 }
 

@@ -36,7 +36,7 @@ import (
 //	rewind NAME DURATION        makes a schedule that much later; see cmdRewind
 //	lapse NAME                  the lease of a killed process is over; see cmdLapse
 //	overtake                    until no run is live, leases of processes that have newer ones are over; see cmdOvertake
-//	left NAME                   a drained process has said goodbye; see cmdLeft
+//	left NAME                   a drained process has said goodbye, and holds nothing; see cmdLeft
 //	postgres …                  a server of the script's own; see cmdPostgres
 func processCommands() map[string]func(ts *testscript.TestScript, neg bool, args []string) {
 	all := map[string]func(*testscript.TestScript, bool, []string){

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 
@@ -51,6 +52,8 @@ func newTraced(t *testing.T) *traced {
 	dir := t.TempDir()
 	c := &traced{T: t, jobs: filepath.Join(dir, "jobs.toml"), env: map[string]string{"TRACEPARENT": ourOwn}}
 	t.Setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "3600000") // for a collector that is slow, as the machine may be
+	t.Setenv("OTEL_BSP_EXPORT_TIMEOUT", "3600000")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "10")
 	wasm, err := os.ReadFile(filepath.Join(modules, "approval.wasm"))
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "approval.wasm"), wasm, 0o644)
@@ -111,7 +114,11 @@ func TestACommandsRunIsTracedWithItsWaitAndItsChildren(t *testing.T) {
 	if run, err := s.Client().Wait(t.Context(), id); err != nil || run.State != job.Done {
 		t.Fatal(run.State, err)
 	}
-	if err := s.Drain(t.Context()); err != nil { // flushes
+	// A drain sends what is left, and waits no longer for it than it may.
+	for len(collector.Named("attempt ship-parcel")) < 2 || len(collector.Named("attempt fulfil-order")) < 3 || len(collector.Named("wait")) < 1 || len(collector.Named("invoke")) < 1 {
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

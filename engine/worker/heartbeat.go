@@ -85,6 +85,9 @@ func (w *Worker) renew(s *session, p store.RenewParams, left time.Duration) (sto
 	defer expiry.Stop()
 	select {
 	case a := <-c:
+		if a.err != nil && s.ctx.Err() != nil {
+			return store.RenewResult{}, errStopped // it is what ended the call
+		}
 		return a.res, a.err
 	case <-expiry.C:
 		return store.RenewResult{}, context.DeadlineExceeded

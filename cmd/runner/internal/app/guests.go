@@ -46,7 +46,9 @@ func NewHost(ctx context.Context, p HostParams) (*Host, error) {
 	h, err := host.New(ctx, c)
 	var coded *abi.Error
 	switch {
-	case errors.As(err, &coded) && p.CacheDir != "":
+	case errors.As(err, &coded) && coded.Err == nil:
+		return nil, err // it says which permission to mend
+	case coded != nil && p.CacheDir != "":
 		return nil, &abi.Error{Code: coded.Code, Message: coded.Message, Fix: "make data_dir in the manifest a folder that this user may write to", Err: err}
 	case err != nil:
 		return nil, fmt.Errorf("start the host: %w", err)

@@ -157,8 +157,8 @@ INSERT INTO {schema}.rates (scope, tenant, state) SELECT u.scope, u.tenant, u.st
 ON CONFLICT (scope, tenant) DO UPDATE SET state = excluded.state
 
 -- name: forget_rates
--- $1 nanoseconds: a rate that has been paid for says what none says
-DELETE FROM {schema}.rates WHERE state <= $1
+-- a rate that has been paid for, a minute ago, says what none says
+DELETE FROM {schema}.rates WHERE state <= (SELECT (extract(epoch FROM {now} - interval '1 minute') * 1000000)::bigint * 1000)
 
 -- name: limited_take
 -- $1 worker, $2 ids, $3 the gates that they hold or NULL, $4 whether their tenants

@@ -16,10 +16,6 @@ const purgeChunk = 1000
 // purge adds them up.
 const foldTally = 1000
 
-// rateKept is how long the state of a rate outlives its use, whatever the
-// difference between this clock and the server's.
-const rateKept = time.Hour
-
 var (
 	qPurge       = named("purge")
 	qFoldTally   = named("fold_tally")
@@ -58,8 +54,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 			break
 		}
 	}
-	kept := time.Now().Add(-rateKept).UnixNano()
-	if err := s.write(ctx, func(q queryer) error { return s.run(ctx, q, call{st: qForgetRates, args: []any{kept}}) }); err != nil {
+	if err := s.write(ctx, func(q queryer) error { return s.run(ctx, q, call{st: qForgetRates}) }); err != nil {
 		return total, err
 	}
 	return total, s.fold(ctx)

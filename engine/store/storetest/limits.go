@@ -421,6 +421,32 @@ var limitTests = []test{
 			e.Fatalf("%d are counted as ready", n)
 		}
 	}},
+	// Whoever purges may have any clock: what is owed is known by the database's. (DB12)
+	{"a purge forgets no rate that is not paid for", func(e *env) {
+		e.db.Advance(-20 * 365 * 24 * time.Hour)
+		e.register("w")
+		l := &limit.Queue{Rate: limit.Rate{Limit: 2, Per: time.Hour}}
+		for range 6 {
+			e.add(store.EnqueueParams{})
+		}
+		if got := len(e.claimUnder("w", 6, l)); got != 2 {
+			e.Fatalf("claimed %d of a rate of 2 an hour", got)
+		}
+		if _, err := e.db.Purge(e.ctx, 100); err != nil {
+			e.Fatal(err)
+		}
+		if got := len(e.claimUnder("w", 6, l)); got != 0 {
+			e.Fatalf("claimed %d more after a purge", got)
+		}
+		e.db.Advance(2 * time.Hour)
+		if _, err := e.db.Purge(e.ctx, 100); err != nil {
+			e.Fatal(err)
+		}
+		e.register("w2")
+		if got := len(e.claimUnder("w2", 6, l)); got != 2 {
+			e.Fatalf("claimed %d of a rate that was paid for", got)
+		}
+	}},
 	{"a rate by tenant is each tenant's own", func(e *env) {
 		e.register("w")
 		l := &limit.Queue{Rate: limit.Rate{Limit: 2, Per: 20 * time.Second}, ByTenant: true}

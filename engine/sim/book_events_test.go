@@ -45,6 +45,9 @@ func (b *book) published(op string, landed []store.EventParams) {
 		case !slices.ContainsFunc(landed, func(p store.EventParams) bool { return p.ID == e.ID && bytes.Equal(p.Payload, e.Payload) }):
 			b.wrong("%s published %s, which nobody asked it for", op, e.Payload)
 		}
+		if !e.PublishedAt.Equal(b.w.now()) {
+			b.wrong("%s stamped %s with %s, at %s", op, e.Payload, e.PublishedAt, b.w.now())
+		}
 		b.events, b.born[e.ID] = append(b.events, e), b.looks
 	}
 	b.mu.Unlock()

@@ -19,6 +19,8 @@ type scheduleBook struct {
 	fires     int64
 	skips     int64
 	missed    int64
+	holder    string    // who leads it
+	until     time.Time // of that lease
 }
 
 func (b *book) schedule(name string) *scheduleBook {
@@ -32,14 +34,27 @@ func (b *book) schedule(name string) *scheduleBook {
 
 func (b *book) paused(name string, is bool) { b.schedule(name).paused = is }
 
-// led learns where a schedule begins.
-func (b *book) led(res store.LeadResult) {
+// led learns where a schedule begins, and who leads it until when: nobody else.
+func (b *book) led(p store.LeadParams, res store.LeadResult) {
 	for _, row := range res.Led {
 		s := b.schedule(row.Name)
+		if s.holder != p.Holder && s.until.After(b.w.now()) {
+			b.wrong("schedule %s is led by another at %s, and the lease of who led it ends at %s", row.Name, b.w.now(), s.until)
+		}
+		s.holder, s.until = p.Holder, b.w.now().Add(p.Lease)
 		if s.begun && !row.Watermark.Equal(s.watermark) {
 			b.wrong("schedule %s is at %s, and was at %s", row.Name, row.Watermark, s.watermark)
 		}
 		s.begun, s.watermark = true, row.Watermark
+	}
+}
+
+// unled ends the leases that a holder gave up.
+func (b *book) unled(holder string) {
+	for _, s := range b.schedules {
+		if s.holder == holder {
+			s.holder, s.until = "", time.Time{}
+		}
 	}
 }
 

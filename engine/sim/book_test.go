@@ -259,7 +259,23 @@ func (b *book) enqueued(op string, batch []store.EnqueueParams, res []store.Enqu
 			b.wrong("%s answered %s as new, which is not", op, b.label(batch[i].ID))
 		default:
 			b.exists(op, res[i].ID)
+			b.stamped(op, &batch[i])
 		}
+	}
+}
+
+// stamped checks when a run is due that was inserted just now: at the time that it
+// was asked for, or at the store's, and as long after as was said.
+func (b *book) stamped(op string, p *store.EnqueueParams) {
+	r, want := b.runs[p.ID], p.RunAt
+	if want.IsZero() {
+		want = b.w.now().Add(p.Delay)
+	}
+	if d := r.RunAt.Sub(want); d.Abs() >= time.Millisecond {
+		b.wrong("%s made %s due at %s, and it was to be at %s", op, b.label(p.ID), r.RunAt, want)
+	}
+	if waits := r.RunAt.After(b.w.now()); waits != (r.State == job.Delayed) {
+		b.wrong("%s made %s %s, which is due at %s, at %s", op, b.label(p.ID), r.State, r.RunAt, b.w.now())
 	}
 }
 

@@ -88,9 +88,12 @@ func (s *twoWrites) FireSchedule(ctx context.Context, p store.FireParams) (store
 	return res, err
 }
 
-// ownClock takes the runs of workers whose lease seems to be over by now, and
-// asks nobody whether it is.
-type ownClock struct{ store.Store }
+// ownClock takes the runs of workers whose lease seems to be over by its process's
+// clock, and asks nobody whether it is.
+type ownClock struct {
+	store.Store
+	p *process
+}
 
 func (s *ownClock) Reclaim(ctx context.Context, p store.ReclaimParams) (store.ReclaimResult, error) {
 	res, err := s.Store.Reclaim(ctx, p)
@@ -102,7 +105,7 @@ func (s *ownClock) Reclaim(ctx context.Context, p store.ReclaimParams) (store.Re
 		return res, err
 	}
 	for _, w := range workers {
-		if time.Until(w.ExpiresAt) < 0 {
+		if w.ExpiresAt.Before(s.p.now()) {
 			if err := s.Store.Deregister(ctx, w.ID); err != nil {
 				return res, err
 			}

@@ -24,6 +24,7 @@ type bug struct {
 	within func(db store.Store, w *world) store.Store
 	// queue stands between a relay and where it publishes.
 	queue func(q outbox.Queue) outbox.Queue
+	keep  time.Duration // how long relays keep what is published
 }
 
 // enough seeds to find any of the bugs in. A few are, but which ones depends on how
@@ -37,7 +38,7 @@ var planted = []bug{
 	{name: "an answer before the record", finds: "step|record", above: func(db store.Store, p *process) store.Store { return &early{Store: db} }},
 	{name: "a claim that hands out twice", finds: "SaveSteps|claim|settle|step", above: func(db store.Store, p *process) store.Store { return &twice{Store: db, p: p} }},
 	{name: "a fire in two transactions", finds: "occurrence", above: func(db store.Store, p *process) store.Store { return &twoWrites{db} }},
-	{name: "a lease judged by a process's clock", finds: "Deregister took", above: func(db store.Store, p *process) store.Store { return &ownClock{db} }},
+	{name: "a lease judged by a process's clock", finds: "Deregister took", above: func(db store.Store, p *process) store.Store { return &ownClock{db, p} }},
 	{name: "slots that are counted and then taken", finds: "of which \\d may", within: func(db store.Store, w *world) store.Store { return &counted{db} }},
 	{name: "a wait that begins anew", finds: "was given event|is its|go on at event|begin at event", within: func(db store.Store, w *world) store.Store { return &anew{db} }},
 	{name: "a settle without its step", finds: "Settle did not record", within: func(db store.Store, w *world) store.Store { return &forgetful{db} }},
@@ -66,6 +67,18 @@ var planted = []bug{
 	{name: "a rate that gives less than it may", finds: "which nothing holds up", within: func(db store.Store, w *world) store.Store { return &reclaims{db, stingy} }},
 	{name: "limits of the version before", finds: "of which \\d may|nothing holds up|do not allow", trouble: narrowed, above: func(db store.Store, p *process) store.Store { return &reclaims{db, stale()} }},
 	{name: "a parent that keeps its place", finds: "nothing holds up|never ended", trouble: asks(17), within: func(db store.Store, w *world) store.Store { return &sits{db, w} }},
+	{name: "a purge of runs that comes early", finds: "was purged before", within: ahead(time.Minute, "Purge")},
+	{name: "a run that is kept too short", finds: "keeps it until", within: func(db store.Store, w *world) store.Store { return &halves{db} }},
+	{name: "a purge of events that comes early", finds: "PurgeEvents lost event", within: ahead(7*24*time.Hour, "PurgeEvents")},
+	{name: "rows that are kept too short", finds: "row .* was purged before", trouble: stages, keep: rowsKept / 2},
+	{name: "immediate work that its enqueuer's clock stamps", finds: "Enqueue made .* due at", within: ownTime("Enqueue")},
+	{name: "a claim that decides by its process's clock what is due", finds: "which is due at", within: ownTime("Claim")},
+	{name: "an end by the clock of the process that settles", finds: "ended .* at .*, and keeps it", within: ownTime("Settle")},
+	{name: "a lease that is renewed by its worker's clock", finds: "a renewal (revived|says)|whose lease ends at|lease lapsed at", within: ownTime("Renew")},
+	{name: "a reclaim that decides by its process's clock", finds: "Reclaim took", within: ownTime("Reclaim")},
+	{name: "an event with its publisher's time", finds: "Publish stamped", within: ownTime("Publish")},
+	{name: "a lead that its process's clock decides", finds: "is led by another", within: ownTime("LeadSchedules")},
+	{name: "a schedule that fires by its process's clock", finds: "fired .* at", within: ownTime("LeadSchedules", "FireSchedule")},
 	{name: "an occurrence that is passed over", finds: "moved past", above: func(db store.Store, p *process) store.Store { return &passes{db, p.w} }},
 }
 

@@ -53,6 +53,9 @@ func (w *world) enqueue() {
 	case 4:
 		several(1, "parent")
 		reqs[0].Delay = w.between(0, time.Minute)
+		if w.rng.IntN(3) == 0 {
+			reqs[0].Delay, reqs[0].RunAt = 0, w.client.now().Add(reqs[0].Delay)
+		}
 	case 5:
 		several(1, "child")
 		prio := w.rng.IntN(5) - 2

@@ -114,18 +114,18 @@ func (s *staged) release(refs []store.StagedRef) {
 	}
 }
 
-func (s *staged) purge(keep time.Duration, limit int) (n int) {
+func (s *staged) purge(keep time.Duration, limit int) (gone []*stagedRow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rows = slices.DeleteFunc(s.rows, func(r *stagedRow) bool {
-		if r.State != store.Published || time.Since(r.SettledAt) < keep || n == limit {
+		if r.State != store.Published || time.Since(r.SettledAt) < keep || len(gone) == limit {
 			return false
 		}
-		s.gone = append(s.gone, r)
-		n++
+		gone = append(gone, r)
 		return true
 	})
-	return n
+	s.gone = append(s.gone, gone...)
+	return gone
 }
 
 // outboxView is a relay's connection to the application's database.
@@ -158,9 +158,13 @@ func (v *outboxView) Release(ctx context.Context, refs []store.StagedRef) error 
 }
 
 func (v *outboxView) Purge(ctx context.Context, keep time.Duration, limit int) (int, error) {
-	return act(v.p, ctx, call{op: "outbox.Purge"},
-		func(context.Context) (int, error) { return v.p.w.outbox.purge(keep, limit), nil },
-		func(n int) { v.p.w.count("rows purged", n) })
+	gone, err := act(v.p, ctx, call{op: "outbox.Purge"},
+		func(context.Context) ([]*stagedRow, error) { return v.p.w.outbox.purge(keep, limit), nil },
+		func(gone []*stagedRow) {
+			v.p.w.count("rows purged", len(gone))
+			v.p.w.book.rowsPurged(gone)
+		})
+	return len(gone), err
 }
 
 func (v *outboxView) OutboxStats(context.Context) (store.OutboxStats, error) {
@@ -187,13 +191,20 @@ func (v *outboxView) Wakes(wake func()) (stop func()) {
 	}
 }
 
+// rowsKept is how long a row is kept that was published.
+const rowsKept = time.Minute
+
 // relay makes the relay of a process.
 func (w *world) relay(p *process, db store.Store) *outbox.Relay {
 	var q outbox.Queue = queue.New(queue.Config{Store: db, Manifest: func() *manifest.Manifest { return w.manifest }})
 	if w.bug.queue != nil {
 		q = w.bug.queue(q)
 	}
-	r, err := outbox.New(outbox.Config{Outbox: &outboxView{p}, Queue: q, Lease: 10 * time.Second, Batch: 4, Keep: time.Minute})
+	keep := rowsKept
+	if w.bug.keep > 0 {
+		keep = w.bug.keep
+	}
+	r, err := outbox.New(outbox.Config{Outbox: &outboxView{p}, Queue: q, Lease: 10 * time.Second, Batch: 4, Keep: keep})
 	if err != nil {
 		panic(err)
 	}
@@ -244,6 +255,15 @@ func (w *world) stage(n int) {
 	}
 	for _, n := range slices.Sorted(maps.Keys(s.wakes)) {
 		s.wakes[n]()
+	}
+}
+
+// rowsPurged checks that rows were kept for as long as the relay was told.
+func (b *book) rowsPurged(gone []*stagedRow) {
+	for _, r := range gone {
+		if until := r.SettledAt.Add(rowsKept); r.State != store.Published || until.After(time.Now()) {
+			b.wrong("the %s row %s was purged before %s", r.State, r.ID, until)
+		}
 	}
 }
 

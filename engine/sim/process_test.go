@@ -20,7 +20,8 @@ import (
 type process struct {
 	w        *world
 	name     string
-	mortal   bool // it may be killed
+	mortal   bool          // it may be killed
+	off      time.Duration // its own clock, against that of the simulation
 	engine   *engine.Engine
 	relay    *outbox.Relay
 	dead     atomic.Bool // killed, or behind a dead network: not heard of again
@@ -34,7 +35,7 @@ type process struct {
 
 // outsider is a process without a worker.
 func (w *world) outsider(name string) *process {
-	p := &process{w: w, name: name}
+	p := &process{w: w, name: name, off: w.clockOf(name)}
 	c, err := engine.NewClient(engine.ClientConfig{Store: &view{Store: w.db, p: p}, Manifest: w.deployment(p, 1).Manifest})
 	if err != nil {
 		panic(err)
@@ -45,7 +46,8 @@ func (w *world) outsider(name string) *process {
 
 // start begins an engine that serves a version of the handlers.
 func (w *world) start(version int) *process {
-	p := &process{w: w, name: fmt.Sprintf("e%d", len(w.processes)+1), mortal: true}
+	name := fmt.Sprintf("e%d", len(w.processes)+1)
+	p := &process{w: w, name: name, mortal: true, off: w.clockOf(name)}
 	p.version.Store(int64(version))
 	var db store.Store = &view{Store: w.db, p: p}
 	if w.bug.above != nil {
@@ -97,6 +99,17 @@ func (p *process) begin() {
 		}
 	}()
 }
+
+// clockOf draws by how much the clock of a process is off.
+func (w *world) clockOf(name string) time.Duration {
+	return time.Duration((2*w.dice("clock", name).Float64() - 1) * float64(10*time.Minute))
+}
+
+// now is the time by the process's own clock.
+func (p *process) now() time.Time { return time.Now().Add(p.off) }
+
+// asking is the key of the process that asks for an operation, in its context.
+type asking struct{}
 
 // quiesce stops the relay, as it is before the engine that it publishes into.
 func (p *process) quiesce(patience time.Duration) {

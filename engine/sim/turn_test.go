@@ -116,6 +116,7 @@ func act[R any](p *process, ctx context.Context, c call, do func(context.Context
 	done := make(chan answer, 1)
 	c.p, c.turn = p, make(chan fate, 1)
 	p.w.turn.enter(&c)
+	asked := context.WithValue(context.WithoutCancel(ctx), asking{}, p)
 	go func() {
 		f := <-c.turn
 		switch f {
@@ -131,12 +132,12 @@ func act[R any](p *process, ctx context.Context, c call, do func(context.Context
 		case vanish:
 			return
 		}
-		r, err := do(context.WithoutCancel(ctx))
+		r, err := do(asked)
 		if err == nil && saw != nil {
 			saw(r)
 		}
 		if f == double && err == nil {
-			if r, err = do(context.WithoutCancel(ctx)); err == nil && saw != nil {
+			if r, err = do(asked); err == nil && saw != nil {
 				saw(r)
 			}
 		}

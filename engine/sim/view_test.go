@@ -174,12 +174,13 @@ func (v *view) Purge(ctx context.Context, limit int) (int, error) {
 func (v *view) LeadSchedules(ctx context.Context, p store.LeadParams) (store.LeadResult, error) {
 	return mutate(v, ctx, "LeadSchedules", "",
 		func(ctx context.Context) (store.LeadResult, error) { return v.Store.LeadSchedules(ctx, p) },
-		func(res store.LeadResult) { v.p.w.book.led(res) })
+		func(res store.LeadResult) { v.p.w.book.led(p, res) })
 }
 
 func (v *view) ReleaseSchedules(ctx context.Context, holder string) error {
 	_, err := mutate(v, ctx, "ReleaseSchedules", "",
-		func(ctx context.Context) (struct{}, error) { return none(v.Store.ReleaseSchedules(ctx, holder)) }, nil)
+		func(ctx context.Context) (struct{}, error) { return none(v.Store.ReleaseSchedules(ctx, holder)) },
+		func(struct{}) { v.p.w.book.unled(holder) })
 	return err
 }
 

@@ -233,11 +233,19 @@ func (b *book) moved(op string, old, r job.Run) {
 }
 
 func (b *book) appeared(op string, r job.Run) {
-	if b.ended[r.ID] && !(b.isTouched(r.ID) && b.w.outbox.waits(r.ID)) { // a row is published until it is settled
+	if b.ended[r.ID] && !(b.isTouched(r.ID) && b.unheard(op, r.ID)) {
 		b.wrong("%s: %s is back from the dead", op, b.label(r.ID))
 	}
 	b.born[r.ID] = b.looks
 	b.occurs(op, r)
+}
+
+// unheard reports whether who asked for a run has not heard that it is there, and may
+// ask for it again though an operator has deleted it meanwhile.
+func (b *book) unheard(op, id string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.w.outbox.waits(id) || op == "Enqueue" && !b.accepted[id]
 }
 
 func (b *book) vanished(op string, old job.Run) {

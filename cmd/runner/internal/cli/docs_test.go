@@ -126,7 +126,7 @@ func commandsOf(b block) (out [][]string) {
 		words, taken := shellWords(line), -1
 		for i, w := range words {
 			switch {
-			case w == "|" || w == "&&" || w == ";" || w == "&" || strings.HasPrefix(w, ">"):
+			case w == "|" || w == "&&" || w == ";" || w == "&" || strings.HasPrefix(w, ">") || strings.HasPrefix(w, "2>"):
 				if taken >= 0 {
 					out = append(out, words[taken:i])
 				}

@@ -17,6 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(withModules{m}, map[string]func(){
 		"runner": func() { os.Exit(cli.Main(cli.Process())) },
+		"curl":   curl,
 	})
 }
 

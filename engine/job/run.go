@@ -23,8 +23,9 @@ type Run struct {
 	Gate        string // limit that its enqueuer put it under, as package limit names it; "" is none
 	Blocked     string // gate that a ready run waits behind; "" is none
 	State       State
-	Priority    int // lower first, -100 to 100, or AgedPriority
-	Attempt     int // counted attempts, the current one included
+	Priority    int  // that it was enqueued with: lower first, -100 to 100
+	Aged        bool // it goes before every priority, since it has been ready for long
+	Attempt     int  // counted attempts, the current one included
 	MaxAttempts int
 	Claims      int64 // claim ordinal; never reset
 	Orphans     int   // leases lapsed in a row without a report
@@ -46,9 +47,13 @@ type Run struct {
 	ExpiresAt   time.Time // when a finished run may be purged; zero while live
 }
 
-// Aged reports whether the run goes before every priority, since it waited long. What
-// it was enqueued with is not kept.
-func (r *Run) Aged() bool { return r.Priority == AgedPriority }
+// Rank is the priority by which a ready run is claimed.
+func (r *Run) Rank() int {
+	if r.Aged {
+		return AgedPriority
+	}
+	return r.Priority
+}
 
 // Failure is what a store keeps of a failed attempt.
 type Failure struct {

@@ -101,9 +101,6 @@ func (q *Queue) afresh(ctx context.Context, p store.RequeueParams) (out job.Run,
 		Job: r.Job, Input: r.Input, Key: r.Key, Tenant: r.Tenant, Priority: &r.Priority, MaxAttempts: r.MaxAttempts,
 		Parent: r.ID, EnqueuedBy: p.By, Traceparent: r.Traceparent, OnConflict: Fail,
 	}
-	if r.Aged() {
-		fresh.Priority = nil // its job's: it has not waited yet
-	}
 	if fresh.Key == r.ID {
 		fresh.Key = "" // its own id, as that of every run of the job
 	}

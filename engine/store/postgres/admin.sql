@@ -20,8 +20,8 @@ WITH w AS (
 ), r AS (
   DELETE FROM {schema}.running WHERE id = $1 AND $5::boolean RETURNING *
 ), ended AS (
-  SELECT id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans, run_at, created_at, started_at, claimed_at,
-    NULL::text AS worker, module, parent, enqueued_by, traceparent, error, progress, input, gate FROM w
+  SELECT id, job, queue, tenant, key, coalesce(asked_priority, priority) AS priority, attempt, max_attempts, claims, orphans,
+    run_at, created_at, started_at, claimed_at, NULL::text AS worker, module, parent, enqueued_by, traceparent, error, progress, input, gate FROM w
   UNION ALL
   SELECT id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans, run_at, created_at, started_at, claimed_at,
     worker, module, parent, enqueued_by, traceparent, error, progress, input, gate FROM r
@@ -60,7 +60,7 @@ FROM (VALUES (1)) one LEFT JOIN {schema}.steps s ON s.run_id = $1 AND s.name = '
 -- says that the run is undone
 WITH w AS (
   UPDATE {schema}.waiting SET state = 'ready', run_at = {now}, topic = NULL, event_key = NULL, awaits = NULL, at_gate = NULL,
-    error = coalesce($2, error)
+    priority = coalesce(asked_priority, priority), asked_priority = NULL, error = coalesce($2, error)
   WHERE id = $1 RETURNING id
 )
 INSERT INTO {schema}.steps (run_id, name, ordinal, kind, status, attempts, started_at, finished_at, error, output)

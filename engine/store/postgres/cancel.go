@@ -175,7 +175,7 @@ func (s *Store) toUndo(ctx context.Context, tx pgx.Tx, run *job.Run) (u store.To
 
 // restingOf is a run that waits to be claimed.
 func restingOf(r *job.Run) resting {
-	return resting{queue: r.Queue, tenant: r.Tenant, priority: r.Priority, due: r.RunAt, ready: r.State == job.Ready}
+	return resting{queue: r.Queue, tenant: r.Tenant, priority: r.Rank(), due: r.RunAt, ready: r.State == job.Ready}
 }
 
 // LetGo implements store.Workers.

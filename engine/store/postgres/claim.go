@@ -191,6 +191,9 @@ func (s *Store) claimRound(ctx context.Context, worker string, left []queueClaim
 	if !promote && !rows.nextDue.IsZero() && !rows.nextDue.After(rows.now) {
 		more = true // something came due that this process had not heard of
 	}
+	for i := range out.Runs {
+		out.Runs[i].Aged = false
+	}
 	return out, more, rows.guarded, nil
 }
 
@@ -231,6 +234,7 @@ func (c *claimRows) scan(r *row) error {
 	r.history(&run)
 	run.Steps = int(r.int())
 	run.Gate = r.text()
+	r.aged(&run) // until it is handed out, for the order
 	c.shares = append(c.shares, int(r.int()))
 	run.Input = r.bytes()
 	c.all = append(c.all, run)
@@ -279,7 +283,7 @@ func (c *claimRows) sort() {
 
 // claimOrder is the order of a tenant's runs.
 func claimOrder(a, b job.Run) int {
-	return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.RunAt.Compare(b.RunAt), strings.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), a.RunAt.Compare(b.RunAt), strings.Compare(a.ID, b.ID))
 }
 
 // rotated are the tenants in the order of the rotation: those after the one

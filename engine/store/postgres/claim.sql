@@ -21,7 +21,7 @@ taken AS (
 ), begun AS (
   INSERT INTO {schema}.running (id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans,
     run_at, created_at, started_at, claimed_at, worker, module, parent, enqueued_by, traceparent, error, progress, input, gate)
-  SELECT id, job, queue, tenant, key, priority, attempt + 1, max_attempts, claims + 1, orphans,
+  SELECT id, job, queue, tenant, key, coalesce(asked_priority, priority), attempt + 1, max_attempts, claims + 1, orphans,
     run_at, created_at, coalesce(started_at, {now}), {now}, $1, module, parent, enqueued_by, traceparent, error, progress, input, gate
   FROM taken
 )
@@ -29,7 +29,7 @@ SELECT NULL::boolean AS alive, NULL::timestamptz AS now, NULL::boolean AS guarde
   w.id, w.job, w.queue, w.tenant, w.key, w.priority, w.attempt + 1, w.max_attempts, w.claims + 1, w.orphans,
   w.run_at, w.created_at, w.started_at, w.module, w.parent, w.enqueued_by, w.traceparent, w.error, w.progress,
   CASE WHEN w.claims = 0 THEN 0 ELSE (SELECT count(*) FROM {schema}.steps s WHERE s.run_id = w.id) END AS steps,
-  w.gate, w.share, coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) AS input
+  w.gate, w.asked_priority, w.share, coalesce(w.input, (SELECT i.input FROM {schema}.inputs i WHERE i.run_id = w.id)) AS input
 FROM taken w
 UNION ALL
 SELECT EXISTS (SELECT FROM alive), {now},
@@ -40,7 +40,7 @@ SELECT EXISTS (SELECT FROM alive), {now},
      WHERE n.queue = asked.queue AND n.state IN ('delayed', 'suspended') AND n.run_at > $5
      ORDER BY n.run_at LIMIT 1) d),
   (extract(epoch FROM clock_timestamp() - statement_timestamp()) * 1000000)::bigint,
-  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+  NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
 
 -- name: claim
 -- $1 worker, $2 queues, $3 limits, $4 tenant that each queue served last or

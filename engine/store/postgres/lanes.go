@@ -162,7 +162,7 @@ func (c *claims) raise(rows *claimRows) {
 }
 
 func (l *lanes) raise(tenant string, r *job.Run, now time.Time) {
-	k := lane{tenant, int16(r.Priority)}
+	k := lane{tenant, int16(r.Rank())}
 	id, _ := parseUUID(r.ID)
 	to := floor{r.RunAt, id}
 	if top := (floor{at: now.Add(-lanesMargin)}); top.before(to) {

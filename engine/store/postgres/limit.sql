@@ -170,7 +170,7 @@ WITH u AS MATERIALIZED (
 )
 INSERT INTO {schema}.running (id, job, queue, tenant, key, priority, attempt, max_attempts, claims, orphans,
   run_at, created_at, started_at, claimed_at, worker, module, parent, enqueued_by, traceparent, error, progress, input, gate, at_gate, counted)
-SELECT id, job, queue, tenant, key, priority, attempt + 1, max_attempts, claims + 1, orphans,
+SELECT id, job, queue, tenant, key, coalesce(asked_priority, priority), attempt + 1, max_attempts, claims + 1, orphans,
   run_at, created_at, coalesce(started_at, {now}), {now}, $1, module, parent, enqueued_by, traceparent, error, progress, input,
   gate, holds, CASE WHEN of_tenant THEN true END
 FROM taken

@@ -36,7 +36,7 @@ func (l *limited) take(v limit.Verdicts) error {
 			continue // it cannot be: it was locked
 		}
 		r := *t.Run
-		r.State, r.Worker, r.ClaimedAt, r.Blocked = job.Running, l.worker, at, ""
+		r.State, r.Worker, r.ClaimedAt, r.Blocked, r.Aged = job.Running, l.worker, at, "", false
 		r.Attempt++
 		r.Claims++
 		if r.StartedAt.IsZero() {

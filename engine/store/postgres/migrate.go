@@ -3,10 +3,12 @@ package postgres
 import (
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/jobrunner/runner/abi"
@@ -166,6 +168,9 @@ func (m *Migrator) step(ctx context.Context, c *pgx.Conn, d dialect) (version in
 	}
 	version = have + 1
 	if _, err := tx.Exec(ctx, d.fill(migrations[version-1])); err != nil {
+		if sqlState(err) == checkViolation {
+			return 0, m.errForged(version, err)
+		}
 		return 0, fmt.Errorf("migration %d: %w", version, err)
 	}
 	if _, err := tx.Exec(ctx, d.fill(`INSERT INTO {schema}.schema_version (version) VALUES (`+strconv.Itoa(version)+`)`)); err != nil {
@@ -178,6 +183,24 @@ func (m *Migrator) step(ctx context.Context, c *pgx.Conn, d dialect) (version in
 func (m *Migrator) translate(err error) error {
 	s := &Store{cfg: m.cfg, target: m.target}
 	return s.translate(err, false)
+}
+
+// checkViolation is an SQLSTATE.
+const checkViolation = "23514"
+
+// errForged refuses a migration whose checks a row does not pass: no build wrote it.
+func (m *Migrator) errForged(version int, err error) error {
+	table, constraint := "", ""
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+		table, constraint = pg.TableName, pg.ConstraintName
+	}
+	return &abi.Error{
+		Code: job.CodeRowStatusUnknown,
+		Message: fmt.Sprintf("migration %d: a row of the table %s, of the schema %s of %s, is in a state, or of a kind, that no build of the runner writes (%s); nothing was migrated",
+			version, table, m.cfg.Schema, m.target, constraint),
+		Fix: "look at the words of that column with `select distinct`, mend or delete the row, and migrate again",
+		Err: err,
+	}
 }
 
 func errNewer(schema, target string, version int) error {

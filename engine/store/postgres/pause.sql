@@ -49,4 +49,4 @@ WITH RECURSIVE lanes AS (
 ), picked AS MATERIALIZED (
   SELECT tid FROM (SELECT tid FROM old UNION ALL SELECT tid FROM behind) a LIMIT $3
 )
-UPDATE {schema}.waiting w SET priority = $4::smallint FROM picked p WHERE w.ctid = p.tid RETURNING w.tenant, w.state, w.run_at
+UPDATE {schema}.waiting w SET asked_priority = w.priority, priority = $4::smallint FROM picked p WHERE w.ctid = p.tid RETURNING w.tenant, w.state, w.run_at

@@ -86,7 +86,7 @@ func (s *Store) Reclaim(ctx context.Context, p store.ReclaimParams) (out store.R
 func (s *Store) readied(runs []job.Run) {
 	var queues []string
 	for _, r := range runs {
-		s.claims.lower(r.Queue, r.Tenant, r.Priority, r.RunAt)
+		s.claims.lower(r.Queue, r.Tenant, r.Rank(), r.RunAt)
 		queues = append(queues, r.Queue)
 	}
 	s.hub.Post(slices.Values(queues))

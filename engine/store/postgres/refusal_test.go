@@ -226,13 +226,21 @@ func TestRolesHaveTheLeastPrivilege(t *testing.T) {
 	connected(t, ecfg.URL, func(c *pgx.Conn) { // what would upset every claim
 		for column, value := range map[string]string{
 			"claims": "9223372036854775807", "attempt": "2147483647", "orphans": "9", "error": "'no JSON'", "progress": "'no JSON'",
-			"module": "'m'", "started_at": "now()", "awaits": "1", "topic": "'t'",
+			"module": "'m'", "started_at": "now()", "awaits": "1", "topic": "'t'", "at_gate": "'g'", "asked_priority": "-100",
 		} {
 			_, err := c.Exec(ctx, cfg.dialect().fill("INSERT INTO {schema}.waiting (id, job, queue, priority, max_attempts, "+column+
 				") VALUES (gen_random_uuid(), 'j', 'q', 0, 1, "+value+")"))
 			var pg *pgconn.PgError
 			if !errors.As(err, &pg) || pg.Code != "42501" {
 				t.Errorf("an enqueuer writes %s: %v", column, err)
+			}
+		}
+		// What no claim would take, what none would be listed as, and what would go first.
+		for _, values := range []string{"'hibernating', 0", "'', 0", "'running', 0", "'done', 0", "'blocked', 0", "'ready', -101", "'ready', 101", "'ready', -32768"} {
+			_, err := c.Exec(ctx, cfg.dialect().fill("INSERT INTO {schema}.waiting (id, job, queue, max_attempts, state, priority) VALUES (gen_random_uuid(), 'j', 'q', 1, "+values+")"))
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != checkViolation {
+				t.Errorf("an enqueuer writes a run with %s: %v", values, err)
 			}
 		}
 	})

@@ -172,3 +172,25 @@ func TestSQLReadsJSONAsGoDoes(t *testing.T) {
 		}
 	})
 }
+
+// Functions refuse with the codes of the other doors, of which queue_refuse writes those
+// that it is given.
+func TestEveryRefusalOfAFunctionHasACode(t *testing.T) {
+	d := openOwned(t)
+	rows, err := d.pool.Query(t.Context(), `SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		WHERE n.nspname = $1 AND p.prosrc ~* 'raise\s+exception' AND p.prosrc ~* 'raise\s+exception\s+(?!''X_[A-Z_]+: |''%: %'')'`, d.cfg.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) > 0 {
+		t.Errorf("these refuse without a code: %v, %v", names, err)
+	}
+	for _, ahead := range []any{-1, 53, nil} {
+		_, err := d.pool.Exec(t.Context(), d.cfg.dialect().fill(`SELECT {schema}.extend($1)`), ahead)
+		var pg *pgconn.PgError
+		if !errors.As(err, &pg) || pg.Code != stateRefusal || !strings.HasPrefix(pg.Message, "X_INVALID: ") || pg.Hint == "" {
+			t.Errorf("extend by %v: %v", ahead, err)
+		}
+	}
+}

@@ -157,6 +157,14 @@ func (r *row) counts(run *job.Run) {
 	run.Claims, run.Orphans = r.int(), int(r.int())
 }
 
+// aged reads asked_priority.
+func (r *row) aged(run *job.Run) {
+	if v := r.next(); v != nil {
+		r.i--
+		run.Priority, run.Aged = int(r.int()), true
+	}
+}
+
 // history reads module, parent, enqueued_by, traceparent, error and progress.
 func (r *row) history(run *job.Run) {
 	run.Module, run.Parent, run.EnqueuedBy, run.Traceparent = r.same(&r.module), r.uuid(), r.text(), r.text()
@@ -189,6 +197,7 @@ func (r *row) run() (job.Run, error) {
 	run.Steps = int(r.int())
 	run.Gate = r.text()
 	at := r.text()
+	r.aged(&run)
 	if string(state) == stateBlocked {
 		run.State, run.Blocked = job.Ready, at
 	}

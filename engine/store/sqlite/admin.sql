@@ -10,7 +10,7 @@ WHERE runs.id = ?1 ORDER BY attempts.claim
 
 -- name: cancel_run
 -- ?1 seq, ?2 now, ?3 expires_at
-UPDATE runs SET state = 'cancelled', finished_at = ?2, expires_at = ?3 WHERE seq = ?1
+UPDATE runs SET state = 'cancelled', finished_at = ?2, expires_at = ?3, {own_priority} WHERE seq = ?1
 
 -- name: to_undo
 -- ?1 run: what its history says of undoing it, in one row or two
@@ -23,7 +23,7 @@ SELECT expires_at FROM workers WHERE id = ?1
 
 -- name: unwind_run
 -- ?1 seq, ?2 state, ?3 run_at
-UPDATE runs SET state = ?2, run_at = ?3, topic = NULL, event_key = NULL, awaits = NULL WHERE seq = ?1
+UPDATE runs SET state = ?2, run_at = ?3, topic = NULL, event_key = NULL, awaits = NULL, {own_priority} WHERE seq = ?1
 
 -- name: claim_ending
 -- ?1 id, ?2 claim

@@ -60,7 +60,7 @@ func (t *tx) cancel(r *job.Run, seq int64, p store.CancelParams) error {
 	if err != nil {
 		return err
 	}
-	r.Worker, r.Blocked = "", ""
+	r.Worker, r.Blocked, r.Aged = "", "", false
 	if f := p.Failure(); f != nil {
 		r.Error = *f
 	}

@@ -198,7 +198,7 @@ func (t *tx) claimQueue(runs []job.Run, worker string, ql store.QueueLimit) ([]j
 			return runs, err
 		}
 		r := &picked.runs[from+i]
-		r.State, r.Worker, r.ClaimedAt = job.Running, worker, fromMS(t.now)
+		r.State, r.Worker, r.ClaimedAt, r.Aged = job.Running, worker, fromMS(t.now), false
 		r.Attempt++
 		r.Claims++
 		if r.StartedAt.IsZero() {

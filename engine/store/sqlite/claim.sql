@@ -1,3 +1,7 @@
+-- define: own_priority
+-- of a run that is not ready any more, or anew
+priority = coalesce(asked_priority, priority), asked_priority = NULL
+
 -- name: worker_alive
 SELECT 1 FROM workers WHERE id = ?1 AND expires_at > ?2
 
@@ -35,5 +39,5 @@ ORDER BY priority, run_at, id LIMIT ?3 OFFSET ?4
 -- name: claim_run
 -- ?1 seq, ?2 worker, ?3 now
 UPDATE runs SET state = 'running', worker = ?2, attempt = attempt + 1, claims = claims + 1,
-  claimed_at = ?3, started_at = coalesce(started_at, ?3)
+  claimed_at = ?3, started_at = coalesce(started_at, ?3), {own_priority}
 WHERE seq = ?1

@@ -225,7 +225,7 @@ func (l *limited) round() error {
 }
 
 func claimOrder(a, b limit.Candidate) int {
-	return cmp.Or(cmp.Compare(a.Run.Priority, b.Run.Priority), a.Run.RunAt.Compare(b.Run.RunAt), strings.Compare(a.Run.ID, b.Run.ID))
+	return cmp.Or(cmp.Compare(a.Run.Rank(), b.Run.Rank()), a.Run.RunAt.Compare(b.Run.RunAt), strings.Compare(a.Run.ID, b.Run.ID))
 }
 
 // rotated begins with the tenant after the one served last.

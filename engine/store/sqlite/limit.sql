@@ -89,7 +89,7 @@ UPDATE runs SET state = 'blocked', at_gate = ?1 WHERE seq IN (
 -- name: claim_limited
 -- ?1 seq, ?2 worker, ?3 now, ?4 gate or NULL, ?5 1 if its tenant is limited
 UPDATE runs SET state = 'running', worker = ?2, attempt = attempt + 1, claims = claims + 1,
-  claimed_at = ?3, started_at = coalesce(started_at, ?3), at_gate = ?4, counted = ?5
+  claimed_at = ?3, started_at = coalesce(started_at, ?3), at_gate = ?4, counted = ?5, {own_priority}
 WHERE seq = ?1
 
 -- name: at_gate

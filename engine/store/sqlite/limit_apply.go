@@ -20,7 +20,7 @@ func (l *limited) take(v limit.Verdict, seq int64) error {
 		l.rotate.served(v.Behind, v.Run.Tenant)
 	}
 	r := *v.Run
-	r.State, r.Worker, r.ClaimedAt, r.Blocked = job.Running, l.worker, fromMS(l.now), ""
+	r.State, r.Worker, r.ClaimedAt, r.Blocked, r.Aged = job.Running, l.worker, fromMS(l.now), "", false
 	r.Attempt++
 	r.Claims++
 	if r.StartedAt.IsZero() {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -162,6 +163,17 @@ func (c *Config) checkNotNewer(sc schema) error {
 	}
 }
 
+// errForged refuses a migration whose checks a row does not pass: no build wrote it.
+func errForged(path string, version int, err error) error {
+	return &abi.Error{
+		Code:    job.CodeRowStatusUnknown,
+		Message: fmt.Sprintf("migration %d: a row of %s is in a state, or of a kind, that no build of the runner writes; nothing was migrated", version, path),
+		Fix: "look for it with `sqlite3 " + path + " \"select hex(id), state, priority from runs where state not in ('ready', 'delayed', 'running', " +
+			"'suspended', 'blocked', 'done', 'failed', 'dead', 'cancelled')\"`, and likewise in steps, attempts and pauses; mend or delete it, and migrate again",
+		Err: err,
+	}
+}
+
 func (c *Config) checkExists() error {
 	if _, err := os.Stat(c.Path); errors.Is(err, os.ErrNotExist) {
 		return &abi.Error{
@@ -259,6 +271,9 @@ func (c *conn) migrate(cfg *Config) (applied []int, err error) {
 	}
 	for v := sc.version + 1; v <= latest; v++ {
 		if err := c.db.Exec(migrations[v-1]); err != nil {
+			if errors.Is(err, sqlite3.CONSTRAINT_CHECK) || strings.Contains(err.Error(), "CHECK constraint failed") {
+				return nil, errForged(cfg.Path, v, err)
+			}
 			return nil, fmt.Errorf("migration %d: %w", v, err)
 		}
 		applied = append(applied, v)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -69,26 +70,30 @@ func versionsAfter(v int) []int {
 	return out
 }
 
+// makeVersion creates a database as an earlier build left it.
+func makeVersion(t *testing.T, path string, v int) {
+	t.Helper()
+	execOn(t, path, strings.Join(migrations[:v], "\n")+fmt.Sprintf(";PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, v))
+}
+
+// execOn executes statements as another program than ours would.
+func execOn(t *testing.T, path, text string) {
+	t.Helper()
+	c, err := openConn(Config{Path: path, BusyTimeout: time.Second}, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(c.db.Exec(text), c.close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A database of any earlier schema is refused by Open, and of use once migrated.
 func TestMigrateFromEveryVersion(t *testing.T) {
 	for v := 1; v < latest; v++ {
 		path := filepath.Join(t.TempDir(), "runs.db")
-		c, err := openConn(Config{Path: path, BusyTimeout: time.Second}, sqlite3.OPEN_READWRITE|sqlite3.OPEN_CREATE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, text := range migrations[:v] {
-			if err := c.db.Exec(text); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := c.db.Exec(fmt.Sprintf("PRAGMA application_id=%d; PRAGMA user_version=%d", applicationID, v)); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.close(); err != nil {
-			t.Fatal(err)
-		}
-		_, err = Open(t.Context(), Config{Path: path})
+		makeVersion(t, path, v)
+		_, err := Open(t.Context(), Config{Path: path})
 		wantCode(t, err, job.CodeDatabaseSchema)
 		applied, err := migrator(t, Config{Path: path}).Migrate(t.Context())
 		if err != nil || !slices.Equal(applied, versionsAfter(v)) {

@@ -20,7 +20,7 @@ WHERE state = 'ready' AND queue = ?1 AND (tenant, priority) > (?2, ?3) ORDER BY 
 
 -- name: age_lane
 -- ?1 queue, ?2 tenant, ?3 priority, ?4 due by, ?5 limit, ?6 priority to be
-UPDATE runs SET priority = ?6 WHERE seq IN (
+UPDATE runs SET asked_priority = priority, priority = ?6 WHERE seq IN (
   SELECT seq FROM runs INDEXED BY runs_ready
   WHERE state = 'ready' AND queue = ?1 AND tenant = ?2 AND priority = ?3 AND run_at <= ?4 ORDER BY run_at LIMIT ?5)
 
@@ -31,4 +31,4 @@ WHERE at_gate IS NOT NULL AND state = 'blocked' AND queue = ?1 AND priority > ?2
 
 -- name: age_blocked
 -- ?1 seq, ?2 priority to be
-UPDATE runs SET priority = ?2 WHERE seq = ?1 AND state = 'blocked'
+UPDATE runs SET asked_priority = priority, priority = ?2 WHERE seq = ?1 AND state = 'blocked'

@@ -3,7 +3,7 @@ package sqlite
 import "github.com/jobrunner/runner/engine/job"
 
 // columns of {run}, before those a statement adds
-const runColumns = 32
+const runColumns = 33
 
 // stateBlocked is the text of a ready run that waits behind a gate: a state of its
 // own here, so that the index of ready runs has only what a claim may take.
@@ -13,6 +13,7 @@ const stateBlocked = "blocked"
 const (
 	gateColumn   = 30
 	atGateColumn = 31
+	askedColumn  = 32
 )
 
 // parseState is the state that a row's text stands for.
@@ -60,6 +61,9 @@ func scanRun(q *call) (r job.Run, seq int64, err error) {
 		Error:       scanFailure(q, 24),
 		Progress:    job.Progress{Permille: int(q.colInt(28)), Note: q.colText(29)},
 		Gate:        q.colText(gateColumn),
+	}
+	if r.Priority == job.AgedPriority {
+		r.Priority, r.Aged = int(q.colInt(askedColumn)), true
 	}
 	text := q.s.ColumnRawText(6)
 	if string(text) == stateBlocked {

@@ -3,7 +3,7 @@
 seq, id, job, queue, tenant, key, state, priority, attempt, max_attempts,
 claims, orphans, steps, worker, run_at, created_at, started_at, claimed_at, finished_at, expires_at,
 module, parent, enqueued_by, traceparent, error_code, error_message, error_fix, error_stack, progress, progress_note,
-gate, at_gate
+gate, at_gate, asked_priority
 
 -- define: input
 coalesce(input, (SELECT payloads.input FROM payloads WHERE payloads.run = runs.seq))

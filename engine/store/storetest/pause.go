@@ -138,8 +138,6 @@ var pauseTests = []test{
 		older := e.add(store.EnqueueParams{Priority: 100, Tenant: "t"})
 		behind := e.add(store.EnqueueParams{Priority: 70, Gate: limit.JobGate(jobA)})
 		first := e.add(store.EnqueueParams{Job: "free", Priority: job.MinPriority, Tenant: "u"})
-		free := &limit.Queue{Jobs: map[string]limit.Job{"other": {Concurrency: 1}, jobA: {Concurrency: 1}}}
-		_ = free
 		e.db.Advance(10 * time.Second)
 		young := e.add(store.EnqueueParams{Job: "free", Priority: -50})
 		for _, want := range []int{4, 0} {
@@ -149,18 +147,117 @@ var pauseTests = []test{
 			}
 		}
 		for _, id := range []string{old, older, behind, first} {
-			if r := e.get(id); !r.Aged() {
-				e.Fatalf("run %s has priority %d", id, r.Priority)
+			if r := e.get(id); !r.Aged {
+				e.Fatalf("run %s has not aged: %+v", id, r)
 			}
 		}
-		if r := e.get(young); r.Priority != -50 {
-			e.Fatalf("a young run was aged to %d", r.Priority)
+		if r := e.get(young); r.Priority != -50 || r.Aged {
+			e.Fatalf("a young run was aged: %+v", r)
 		}
 		if n, err := e.db.Age(e.ctx, store.AgeParams{Queue: "elsewhere", Waited: time.Nanosecond}); err != nil || n != 0 {
 			e.Fatalf("aged %d elsewhere, %v", n, err)
 		}
 		_, err := e.db.Age(e.ctx, store.AgeParams{Queue: queueA})
 		e.wantRefused(err, job.CodeInvalid)
+	}},
+	{"an aged run has its own priority, and keeps it whatever becomes of it", func(e *env) {
+		e.register("w")
+		want := func(what string, r job.Run, priority int, aged bool) {
+			e.Helper()
+			if r.Priority != priority || r.Aged != aged {
+				e.Fatalf("%s: the run has priority %d and aged %t, want %d and %t", what, r.Priority, r.Aged, priority, aged)
+			}
+		}
+		age := func(n int) {
+			e.Helper()
+			e.db.Advance(10 * time.Second)
+			if got, err := e.db.Age(e.ctx, store.AgeParams{Queue: queueA, Waited: 8 * time.Second}); err != nil || got != n {
+				e.Fatalf("aged %d, %v, want %d", got, err, n)
+			}
+		}
+		id := e.add(store.EnqueueParams{Priority: 42})
+		gone := e.add(store.EnqueueParams{Priority: 60})
+		age(2)
+		want("ready for long", e.get(id), 42, true)
+		listed, err := e.db.List(e.ctx, store.ListParams{Oldest: true, Limit: 1})
+		if err != nil || len(listed) != 1 {
+			e.Fatalf("listed %v, %v", listed, err)
+		}
+		want("listed", listed[0], 42, true)
+		promoted, err := e.db.Promote(e.ctx, store.PromoteParams{ID: id})
+		if err != nil {
+			e.Fatal(err)
+		}
+		want("promoted", promoted, 42, true)
+		cancelled, err := e.db.Cancel(e.ctx, store.CancelParams{ID: gone})
+		if err != nil {
+			e.Fatal(err)
+		}
+		want("cancelled", cancelled, 60, false)
+		want("cancelled, as it is kept", e.get(gone), 60, false)
+
+		r := e.claimOne("w")
+		want("claimed", r, 42, false)
+		want("running", e.get(id), 42, false)
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Retried, To: job.Delayed, Delay: time.Second})
+		want("to be tried again", e.get(id), 42, false)
+		e.db.Advance(time.Second)
+		urgent := e.add(store.EnqueueParams{Priority: 41})
+		if r := e.claimOne("w"); r.ID != urgent {
+			e.Fatalf("claimed %s, which has priority %d, before %s", r.ID, r.Priority, urgent)
+		}
+		r = e.claimOne("w")
+		want("claimed again", r, 42, false)
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Interrupted, To: job.Ready})
+		age(1)
+		want("ready for long again", e.get(id), 42, true)
+		r = e.claimOne("w")
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.DeadLettered, To: job.Dead})
+		want("dead", e.get(id), 42, false)
+		again, err := e.db.Requeue(e.ctx, store.RequeueParams{ID: id})
+		if err != nil {
+			e.Fatal(err)
+		}
+		want("requeued", again, 42, false)
+	}},
+	{"a run that aged behind its gate has its own priority when it has passed it", func(e *env) {
+		e.register("w")
+		hold := e.addGated(1)
+		e.wantClaim("the holder", e.claimUnder("w", 1, capped(1)), hold[0])
+		id := e.add(store.EnqueueParams{Priority: 7, Gate: limit.JobGate(jobA)})
+		e.wantClaim("behind the gate", e.claimUnder("w", 1, capped(1)))
+		if r := e.get(id); r.Blocked == "" {
+			e.Fatalf("the run is not behind its gate: %+v", r)
+		}
+		e.db.Advance(10 * time.Second)
+		if n, err := e.db.Age(e.ctx, store.AgeParams{Queue: queueA, Waited: 8 * time.Second}); err != nil || n != 1 {
+			e.Fatalf("aged %d, %v", n, err)
+		}
+		if r := e.get(id); !r.Aged || r.Priority != 7 {
+			e.Fatalf("aged behind its gate it is %+v", r)
+		}
+		e.cancel(store.CancelParams{ID: hold[0]})
+		got := e.claimUnder("w", 1, capped(1))
+		if len(got) != 1 || got[0].ID != id || got[0].Priority != 7 || got[0].Aged {
+			e.Fatalf("claimed %+v", got)
+		}
+		if r := e.get(id); r.Aged || r.Priority != 7 {
+			e.Fatalf("running it is %+v", r)
+		}
+	}},
+	{"an aged run that is cancelled to be undone has its own priority", func(e *env) {
+		e.register("w")
+		id := e.add(store.EnqueueParams{Priority: 9})
+		r := e.claimOne("w")
+		e.saveStep(store.StepParams{Ref: refOf(r), Name: "paid", Kind: job.KindUndoable, Status: job.StepCompleted})
+		e.settle(store.SettleParams{Ref: refOf(r), Outcome: job.Interrupted, To: job.Ready})
+		e.db.Advance(10 * time.Second)
+		if n, err := e.db.Age(e.ctx, store.AgeParams{Queue: queueA, Waited: 8 * time.Second}); err != nil || n != 1 {
+			e.Fatalf("aged %d, %v", n, err)
+		}
+		if r, err := e.db.Cancel(e.ctx, store.CancelParams{ID: id}); err != nil || r.State != job.Ready || r.Priority != 9 || r.Aged {
+			e.Fatalf("cancelled to be undone it is %+v, %v", r, err)
+		}
 	}},
 	{"aged runs go in the order in which they became due", func(e *env) {
 		e.register("w")

@@ -30,22 +30,24 @@ func TestDueOf(t *testing.T) {
 	}
 }
 
-// A run that has aged is said to have, and has no priority that somebody asked for.
+// A run that has aged is said to have, beside the priority that somebody asked for.
 func TestAPriorityIsShownAsItWasAskedFor(t *testing.T) {
 	for _, c := range []struct {
 		priority   int
+		aged       bool
 		json, text string
 	}{
-		{0, `"priority":0,`, ""},
-		{-100, `"priority":-100,`, "-100"},
-		{job.AgedPriority, `"aged":true,`, "before all others"},
+		{0, false, `"priority":0,`, ""},
+		{-100, false, `"priority":-100,`, "-100"},
+		{0, true, `"aged":true,`, "0, but before all others"},
+		{7, true, `"priority":7,`, "7, but before all others"},
 	} {
-		run := job.Run{ID: "x", Priority: c.priority}
+		run := job.Run{ID: "x", Priority: c.priority, Aged: c.aged}
 		b, err := json.Marshal(viewRun(run, redact))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s := string(b); !strings.Contains(s, c.json) || strings.Contains(s, "priority") && strings.Contains(s, "aged") {
+		if s := string(b); !strings.Contains(s, c.json) || strings.Contains(s, "aged") != c.aged {
 			t.Errorf("%d is %s", c.priority, s)
 		}
 		var text strings.Builder

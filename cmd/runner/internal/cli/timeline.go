@@ -277,8 +277,8 @@ func (h history) toDo() string {
 // priorityOf is how a run stands to others, unless that is as most do.
 func priorityOf(run job.Run) string {
 	switch {
-	case run.Aged():
-		return "before all others, since it waited long"
+	case run.Aged:
+		return strconv.Itoa(run.Priority) + ", but before all others, since it waited long"
 	case run.Priority == 0:
 		return ""
 	}

@@ -17,8 +17,8 @@ type runView struct {
 	Key         string          `json:"key,omitempty"`
 	State       job.State       `json:"state"`
 	Blocked     string          `json:"blocked,omitempty"` // the limit that a ready run waits for
-	Priority    *int            `json:"priority,omitempty"`
-	Aged        bool            `json:"aged,omitempty"` // it goes before every priority
+	Priority    int             `json:"priority"`
+	Aged        bool            `json:"aged,omitempty"` // it goes before every priority, whatever its own
 	Attempt     int             `json:"attempt"`
 	MaxAttempts int             `json:"max_attempts"`
 	Claims      int64           `json:"claims"`
@@ -42,7 +42,7 @@ type runView struct {
 
 func viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
 	v := runView{
-		ID: r.ID, Job: r.Job, Queue: r.Queue, Tenant: r.Tenant, Key: r.Key, State: r.State, Blocked: r.Blocked, Aged: r.Aged(),
+		ID: r.ID, Job: r.Job, Queue: r.Queue, Tenant: r.Tenant, Key: r.Key, State: r.State, Blocked: r.Blocked, Aged: r.Aged, Priority: r.Priority,
 		Attempt: r.Attempt, MaxAttempts: r.MaxAttempts, Claims: r.Claims, Steps: r.Steps, Module: r.Module,
 		Worker: r.Worker, Parent: r.Parent, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, FinishedAt: r.FinishedAt, ExpiresAt: r.ExpiresAt,
@@ -53,9 +53,6 @@ func viewRun(r job.Run, show func([]byte) json.RawMessage) runView {
 	}
 	if r.Progress != (job.Progress{}) {
 		v.Progress = &r.Progress
-	}
-	if !r.Aged() {
-		v.Priority = &r.Priority
 	}
 	if !forChildren(r) {
 		v.RunAt = r.RunAt

@@ -105,3 +105,23 @@ func FuzzSQLRefusesTheRequestsThatGoRefuses(f *testing.F) {
 		}
 	})
 }
+
+// Functions refuse with the codes of the other doors, of which outbox_refuse writes those
+// that it is given.
+func TestEveryRefusalOfAFunctionHasACode(t *testing.T) {
+	cfg := installed(t)
+	c, err := pgx.Connect(t.Context(), cfg.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	rows, err := c.Query(t.Context(), `SELECT p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+		WHERE n.nspname = $1 AND p.prosrc ~* 'raise\s+exception' AND p.prosrc ~* 'raise\s+exception\s+(?!''X_[A-Z_]+: |''%: %'')'`, cfg.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) > 0 {
+		t.Errorf("these refuse without a code: %v, %v", names, err)
+	}
+}

@@ -22,7 +22,7 @@ ALTER TABLE {schema}.attempts ADD CONSTRAINT attempts_outcome CHECK (outcome IN 
 ALTER TABLE {schema}.pauses ADD CONSTRAINT pauses_kind CHECK (kind IN ('queue', 'job', 'tenant'));
 
 -- What one operator did, and where something was done.
-CREATE INDEX audit_actor ON {schema}.audit (actor, id);
+CREATE INDEX audit_actor ON {schema}.audit (left(actor, 255), id);
 CREATE INDEX audit_verb ON {schema}.audit (verb, id);
 
 -- As before, and refuses with a code.

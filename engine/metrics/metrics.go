@@ -226,6 +226,14 @@ func (m *Metrics) Slots(queue string, busy, limit int) {
 	}
 }
 
+// NoSlots says that a queue does not run here.
+func (m *Metrics) NoSlots(queue string) {
+	if m != nil {
+		m.slots.DeleteLabelValues(queue)
+		m.slotsBusy.DeleteLabelValues(queue)
+	}
+}
+
 // SettleUnowned records a settle that found its claim gone.
 func (m *Metrics) SettleUnowned() {
 	if m != nil {

@@ -78,6 +78,7 @@ func (s *slots) configure(limits map[string]int, most int) {
 	for name, q := range s.queues {
 		if _, ok := limits[name]; !ok {
 			q.limit = 0
+			s.publish(name, q)
 		}
 	}
 	for name, limit := range limits {
@@ -87,6 +88,7 @@ func (s *slots) configure(limits map[string]int, most int) {
 			s.queues[name] = q
 		}
 		q.limit = limit
+		s.publish(name, q)
 	}
 	s.names = slices.Sorted(maps.Keys(limits))
 	s.most = most
@@ -190,7 +192,24 @@ func (s *slots) claimed(asked []store.QueueLimit, got map[string]int) {
 	for _, l := range asked {
 		q := s.queues[l.Queue]
 		q.hungry = got[l.Queue] >= l.Limit
-		s.metrics.Slots(l.Queue, q.busy, q.limit)
+		s.publish(l.Queue, q)
+	}
+}
+
+// publish tells how full a queue is. One that is not served any more has no
+// gauges once its last guest has ended. With mu held.
+func (s *slots) publish(name string, q *slot) {
+	if q.limit == 0 && q.busy == 0 {
+		s.metrics.NoSlots(name)
+		return
+	}
+	s.metrics.Slots(name, q.busy, q.limit)
+}
+
+// emptied tells of a queue that is not served any more, of which no claim will.
+func (s *slots) emptied(name string, q *slot) {
+	if q.limit == 0 {
+		s.publish(name, q)
 	}
 }
 
@@ -202,6 +221,7 @@ func (s *slots) ended(name string) (waiting, enough bool) {
 	q.busy--
 	s.busy--
 	q.pending++
+	s.emptied(name, q)
 	return s.wanted(q)
 }
 
@@ -221,5 +241,6 @@ func (s *slots) release(name string) (waiting, enough bool) {
 	q := s.queues[name]
 	q.busy--
 	s.busy--
+	s.emptied(name, q)
 	return s.wanted(q)
 }

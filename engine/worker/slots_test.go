@@ -3,6 +3,10 @@ package worker
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/jobrunner/runner/engine/metrics"
 	"github.com/jobrunner/runner/engine/store"
 )
 
@@ -113,4 +117,44 @@ func TestSlotsOfAllQueuesTogether(t *testing.T) {
 	if !s.take("c") {
 		t.Error("no slot after one was given back")
 	}
+}
+
+// The gauges tell what a reload made of the queues, though no claim follows: a full
+// queue is not asked for, and one that the manifest has no more never again.
+func TestTheGaugesOfSlotsFollowAReload(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m, err := metrics.New(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := slots{metrics: m}
+	want := func(when string, want map[string]float64) {
+		t.Helper()
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]float64{}
+		for _, f := range families {
+			if name := f.GetName(); name == "runner_worker_slots" || name == "runner_worker_slots_busy" {
+				for _, x := range f.GetMetric() {
+					got[name[len("runner_worker_"):]+" "+x.GetLabel()[0].GetValue()] = x.GetGauge().GetValue()
+				}
+			}
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s (-want +got):\n%s", when, d)
+		}
+	}
+	s.configure(map[string]int{"q": 2, "gone": 2}, 0)
+	want("before any claim", map[string]float64{"slots q": 2, "slots_busy q": 0, "slots gone": 2, "slots_busy gone": 0})
+	for _, name := range []string{"q", "gone", "gone"} {
+		s.take(name)
+	}
+	s.configure(map[string]int{"q": 1, "new": 3}, 0)
+	want("after a reload", map[string]float64{"slots q": 1, "slots_busy q": 1, "slots gone": 0, "slots_busy gone": 2, "slots new": 3, "slots_busy new": 0})
+	s.ended("gone")
+	want("one has ended", map[string]float64{"slots q": 1, "slots_busy q": 1, "slots gone": 0, "slots_busy gone": 1, "slots new": 3, "slots_busy new": 0})
+	s.release("gone")
+	want("both have", map[string]float64{"slots q": 1, "slots_busy q": 1, "slots new": 3, "slots_busy new": 0})
 }

@@ -151,19 +151,21 @@ var (
 	sixToFour = netip.MustParsePrefix("2002::/16")
 
 	// notPublic are the blocks of the IANA special-purpose registries that
-	// neither the methods of netip.Addr nor given leave out.
+	// neither the methods of netip.Addr nor given leave out, and what leads inside
+	// from every machine of a cloud.
 	notPublic = []netip.Prefix{
-		netip.MustParsePrefix("0.0.0.0/8"),       // this network
-		netip.MustParsePrefix("100.64.0.0/10"),   // shared by carriers, and by clouds for metadata
-		netip.MustParsePrefix("192.0.0.0/24"),    // protocol assignments
-		netip.MustParsePrefix("192.0.2.0/24"),    // documentation
-		netip.MustParsePrefix("192.88.99.0/24"),  // relays of 6to4
-		netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks
-		netip.MustParsePrefix("198.51.100.0/24"), // documentation
-		netip.MustParsePrefix("203.0.113.0/24"),  // documentation
-		netip.MustParsePrefix("240.0.0.0/4"),     // reserved
-		netip.MustParsePrefix("2001::/23"),       // protocol assignments, Teredo
-		netip.MustParsePrefix("2001:db8::/32"),   // documentation
-		netip.MustParsePrefix("3fff::/20"),       // documentation
+		netip.MustParsePrefix("0.0.0.0/8"),        // this network
+		netip.MustParsePrefix("100.64.0.0/10"),    // shared by carriers, and by clouds for metadata
+		netip.MustParsePrefix("168.63.129.16/32"), // Azure's host, which hands out a machine's certificates
+		netip.MustParsePrefix("192.0.0.0/24"),     // protocol assignments
+		netip.MustParsePrefix("192.0.2.0/24"),     // documentation
+		netip.MustParsePrefix("192.88.99.0/24"),   // relays of 6to4
+		netip.MustParsePrefix("198.18.0.0/15"),    // benchmarks
+		netip.MustParsePrefix("198.51.100.0/24"),  // documentation
+		netip.MustParsePrefix("203.0.113.0/24"),   // documentation
+		netip.MustParsePrefix("240.0.0.0/4"),      // reserved
+		netip.MustParsePrefix("2001::/23"),        // protocol assignments, Teredo
+		netip.MustParsePrefix("2001:db8::/32"),    // documentation
+		netip.MustParsePrefix("3fff::/20"),        // documentation
 	}
 )

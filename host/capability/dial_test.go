@@ -22,6 +22,8 @@ func TestWhereARequestMayConnectTo(t *testing.T) {
 		{"api.example.com", "192.168.1.1", false},
 		{"api.example.com", "169.254.169.254", false},
 		{"api.example.com", "100.100.100.200", false},
+		{"api.example.com", "168.63.129.16", false},
+		{"168.63.129.16", "168.63.129.16", true},
 		{"api.example.com", "fe80::1", false},
 		{"api.example.com", "fd00:ec2::254", false},
 		{"api.example.com", "224.0.0.1", false},

@@ -116,18 +116,18 @@ func checkTarget(u *url.URL) string {
 }
 
 // climbs reports whether some server could take a segment of path for "." or
-// "..".
+// "..": one that unescapes once more than it should, too, and one that takes a
+// backslash for a slash.
 func climbs(path string) bool {
+	path = escaped.Replace(strings.ToLower(path))
 	for seg := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
-		if seg == "." || seg == ".." {
-			return true
-		}
-		// ";" starts a parameter for some; one more level of escapes for others.
-		seg, _, _ = strings.Cut(strings.ToLower(seg), ";")
-		seg = strings.NewReplacer("%2e", ".", "%252e", ".").Replace(seg)
-		if seg == "." || seg == ".." {
+		if seg, _, _ = strings.Cut(seg, ";"); seg == "." || seg == ".." { // a parameter, for some
 			return true
 		}
 	}
 	return false
 }
+
+// escaped are the escapes that change where a path leads, by one level and by two.
+var escaped = strings.NewReplacer(
+	"%2e", ".", "%252e", ".", "%2f", "/", "%252f", "/", "%5c", "/", "%255c", "/", "%3b", ";", "%253b", ";")

@@ -104,7 +104,7 @@ func (p plan) relay(ctx context.Context) error {
 func TestRelayKilledAtEveryPoint(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		t.Run(fmt.Sprintf("same database %v", same), func(t *testing.T) {
-			w := newWorld(t)
+			w := newWorldIn(t, pgtest.Database(t))
 			queueURL := w.cfg.URL
 			if !same {
 				queueURL = pgtest.Database(t)

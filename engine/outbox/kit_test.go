@@ -78,8 +78,14 @@ type world struct {
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
+	return newWorldIn(t, sharedDatabase(t))
+}
+
+// newWorldIn is newWorld in a database of the test's.
+func newWorldIn(t testing.TB, database string) *world {
+	t.Helper()
 	w := &world{
-		TB: t, cfg: pgoutbox.Config{URL: sharedDatabase(t), Schema: fmt.Sprintf("app_%d", schemas.Add(1)), MaxConns: 6},
+		TB: t, cfg: pgoutbox.Config{URL: database, Schema: fmt.Sprintf("app_%d", schemas.Add(1)), MaxConns: 6},
 		runs: &enginetest.Store{Store: enginetest.Memory(t)}, manifest: jobs(), events: &enginetest.Events{}, registry: prometheus.NewRegistry(),
 	}
 	w.queue = queue.New(queue.Config{Store: w.runs, Manifest: func() *manifest.Manifest { return w.manifest }})

@@ -11,7 +11,9 @@
 // write arrives when somebody else has the run; the Postgres
 // server crashes or is restarted, ends sessions, refuses privileges, logins and
 // writes for a while; somebody locks the tables. All processes have the least
-// privileges that do. What must hold in the end, and during it, is in check_test.go and
+// privileges that do. At last, when nothing else happens, whichever process claims
+// one more run is killed in its first step: a machine may be too busy for any other to
+// be taken over. What must hold in the end, and during it, is in check_test.go and
 // effects_test.go.
 //
 // The short form runs with the other tests. Flags make it longer:

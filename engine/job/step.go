@@ -86,18 +86,27 @@ func (r *Run) StoppedUndoing(failure Failure) bool {
 
 // HalfUndone names the steps of r that wait for a person, the last first: r stopped
 // before they were undone. None says that r did not, or that nothing is left.
-func HalfUndone(r *Run, steps []Step) (left []string) {
-	stopped := false
+func HalfUndone(r *Run, steps []Step) []string {
+	if r.State.Live() {
+		return nil
+	}
+	return ToUndo(r, steps)
+}
+
+// ToUndo names the steps of r that are still to be undone, in the order in which they
+// are: r is live and has begun to be undone, or it stopped half undone.
+func ToUndo(r *Run, steps []Step) (left []string) {
+	undoes := false
 	undone := map[string]bool{}
 	for i := range steps {
 		switch s := &steps[i]; {
 		case s.Kind == KindUnwind:
-			stopped = r.StoppedUndoing(s.Error)
+			undoes = r.State.Live() || r.StoppedUndoing(s.Error)
 		case s.Kind == KindCompensation && s.Status == StepCompleted:
 			undone[s.Name] = true
 		}
 	}
-	if !stopped {
+	if !undoes {
 		return nil
 	}
 	for i := len(steps) - 1; i >= 0; i-- {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +38,51 @@ func TestARunThatStoppedHalfUndoneSaysWhatIsLeft(t *testing.T) {
 		}
 		if half := c.failure != own; half != strings.Contains(text.String(), "runner jobs retry 01") {
 			t.Errorf("of the way on it says\n%s", text.String())
+		}
+	}
+}
+
+// What is still to be undone is listed in the order in which it will be, of a run that is
+// at it and of one that stopped, and of no other.
+func TestWhatIsStillToBeUndoneIsListed(t *testing.T) {
+	own := job.Failure{Code: "X_CARD", Message: "no money"}
+	forward := []job.Step{
+		{Name: "flight", Seq: 1, Kind: job.KindUndoable, Status: job.StepCompleted},
+		{Name: "hotel", Seq: 2, Kind: job.KindUndoable, Status: job.StepCompleted},
+		{Name: "car", Seq: 3, Kind: job.KindUndoable, Status: job.StepFailed},
+	}
+	begun := append(slices.Clone(forward), job.Step{Name: job.UnwindName, Seq: 4, Kind: job.KindUnwind, Status: job.StepCompleted, Error: own})
+	one := append(slices.Clone(begun), job.Step{Name: job.CompensationPrefix + "hotel", Seq: 5, Kind: job.KindCompensation, Status: job.StepCompleted})
+	all := append(slices.Clone(one), job.Step{Name: job.CompensationPrefix + "flight", Seq: 6, Kind: job.KindCompensation, Status: job.StepCompleted})
+	stopped := job.Failure{Code: job.CodeCompensationFailed, Message: "x"}
+	for _, c := range []struct {
+		what  string
+		run   job.Run
+		steps []job.Step
+		want  []string
+	}{
+		{"running forward", job.Run{State: job.Running}, forward, nil},
+		{"begun", job.Run{State: job.Ready}, begun, []string{"hotel", "flight"}},
+		{"under way", job.Run{State: job.Delayed, Error: own}, one, []string{"flight"}},
+		{"nearly done", job.Run{State: job.Running}, all, nil},
+		{"stopped", job.Run{State: job.Dead, Error: stopped}, one, []string{"flight"}},
+		{"undone", job.Run{State: job.Dead, Error: own}, all, nil},
+		{"ended where it was", job.Run{State: job.Cancelled}, one, nil},
+	} {
+		b, err := json.Marshal(viewHistory(history{run: c.run, steps: c.steps}, redact))
+		var got struct {
+			ToUndo []string `json:"to_undo"`
+		}
+		if err == nil {
+			err = json.Unmarshal(b, &got)
+		}
+		if err != nil || !slices.Equal(got.ToUndo, c.want) {
+			t.Errorf("%s: %q are to be undone, %v, want %q", c.what, got.ToUndo, err, c.want)
+		}
+		var text strings.Builder
+		printTimeline(&text, style{}, history{run: c.run, steps: c.steps}, redact)
+		if left := strings.Join(c.want, ", "); left != "" && !strings.Contains(text.String(), "undo   "+left+"\n") && !strings.Contains(text.String(), "not undone: "+left+".") || left == "" && strings.Contains(text.String(), "to undo") {
+			t.Errorf("%s: want %q in\n%s", c.what, left, text.String())
 		}
 	}
 }

@@ -241,6 +241,9 @@ func printTimeline(w io.Writer, s style, h history, show func([]byte) json.RawMe
 		field("error", failureText(run.Error))
 		field("to do", h.toDo())
 	}
+	if run.State.Live() { // what stopped half undone is to be done by a person
+		field("to undo", strings.Join(job.ToUndo(&run, h.steps), ", "))
+	}
 	_, _ = fmt.Fprintln(w)
 
 	t := table{head: []string{"AT", "WHAT", "STATE", "TOOK", "DETAIL"}}

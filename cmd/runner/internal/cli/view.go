@@ -85,6 +85,7 @@ func viewFailure(f job.Failure) *job.Failure {
 // historyView is a run with its timeline as JSON.
 type historyView struct {
 	runView
+	ToUndo []string `json:"to_undo,omitempty"` // steps that are still to be undone, the next first
 	logsView
 	Attempts []attemptView `json:"attempts"`
 	History  []stepView    `json:"history"`
@@ -142,6 +143,7 @@ func viewHistory(h history, show func([]byte) json.RawMessage) historyView {
 			FinishedAt: s.FinishedAt, WakeAt: s.WakeAt, Topic: s.Topic, EventKey: s.EventKey, Child: s.Child, Output: show(s.Output), Error: viewFailure(s.Error),
 		})
 	}
+	v.ToUndo = job.ToUndo(&h.run, h.steps)
 	v.Logs, v.Dropped = viewLog(h.log.Lines), h.log.Dropped
 	for _, a := range h.audit {
 		v.Audit = append(v.Audit, auditView(a))

@@ -10,7 +10,7 @@ import (
 // Auditor tells who did what. Each verb of an operator writes its entry in the
 // commit that does it: what was refused or rolled back left none.
 type Auditor interface {
-	// Audit returns entries, newest first. Errors: X_JOB_PAGE_INVALID.
+	// Audit returns entries, newest first. Errors: X_JOB_PAGE_INVALID, X_INVALID (Verb).
 	Audit(ctx context.Context, p AuditParams) ([]AuditEntry, error)
 }
 
@@ -31,14 +31,18 @@ const (
 	AuditForget  AuditVerb = "forget"
 )
 
+// AuditVerbs are all of them, in the order in which people list them.
+var AuditVerbs = []AuditVerb{AuditCancel, AuditRetry, AuditPromote, AuditDelete, AuditPause, AuditResume, AuditForget}
+
 // AuditKind is what it was done to.
 type AuditKind string
 
 // AuditRun entries have the id of a run as their subject, AuditSchedule entries
-// the name of a schedule.
+// the name of a schedule, AuditRow entries, which are an outbox's, the id of a row.
 const (
 	AuditRun      AuditKind = "run"
 	AuditSchedule AuditKind = "schedule"
+	AuditRow      AuditKind = "row"
 )
 
 // Audit answers the entry of a pause.
@@ -83,6 +87,10 @@ func (p RequeueParams) Detail() string {
 type AuditParams struct {
 	Kind    AuditKind
 	Subject string // only with Kind
-	Before  int64  // id of an entry: only older ones, exclusive
-	Limit   int    // 0 is 100; at most 1,000
+	By      string
+	Verb    AuditVerb
+	Since   time.Time // done then or later
+	Until   time.Time // done before
+	Before  int64     // id of an entry: only older ones, exclusive
+	Limit   int       // 0 is 100; at most 1,000
 }

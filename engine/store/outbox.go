@@ -63,6 +63,9 @@ type OutboxAdmin interface {
 	// ListStaged returns rows, those staged last first, without Input and Payload.
 	// Errors: X_INVALID for a state there is not, X_JOB_PAGE_INVALID.
 	ListStaged(ctx context.Context, p ListStagedParams) ([]Staged, error)
+	// Auditor tells who staged which rows again: the entries are in the outbox's own
+	// database, where the commit that does it is.
+	Auditor
 	// RetryStaged stages rejected rows again, at their old place in the order,
 	// and answers their ids. Errors: X_OUTBOX_NOT_FOUND and
 	// X_OUTBOX_NOT_REJECTED for an id; nothing has changed then.
@@ -180,6 +183,7 @@ type RetryStagedParams struct {
 	Code  string
 	All   bool
 	Limit int
+	By    string // who does it, for the audit
 }
 
 // OutboxStats are counts for gauges. Those of rows stop at MaxStagedCount: more

@@ -3,6 +3,7 @@ package store
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/jobrunner/runner/abi"
@@ -30,7 +31,7 @@ func PageLimit(asked int) (int, error) {
 // Within is a bound of when runs were created, as every database can compare it:
 // one that lies before all runs, or after them, stays so. Zero stays zero.
 func Within(at time.Time) time.Time {
-	first, end := time.Unix(0, 0).UTC(), time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)
+	first, end := time.Unix(0, 0).UTC(), noEnd
 	switch {
 	case at.IsZero():
 		return at
@@ -42,17 +43,34 @@ func Within(at time.Time) time.Time {
 	return at
 }
 
-// BeforeEntry is the number before which a listing of the audit begins; 0 is the
-// newest. Errors: X_JOB_PAGE_INVALID.
-func (p AuditParams) BeforeEntry() (int64, error) {
+// Page is p with its bounds written out, as every database can compare them.
+// Errors: X_JOB_PAGE_INVALID, X_INVALID for a verb that there is not.
+func (p AuditParams) Page() (AuditParams, error) {
+	var err error
+	if p.Limit, err = PageLimit(p.Limit); err != nil {
+		return p, err
+	}
+	if p.Verb != "" && !slices.Contains(AuditVerbs, p.Verb) {
+		return p, &abi.Error{Code: job.CodeInvalid, Message: fmt.Sprintf("%s is no verb of the audit", job.Quote(string(p.Verb))), Fix: fmt.Sprintf("name one of %v", AuditVerbs)}
+	}
 	switch {
 	case p.Before < 0:
-		return 0, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of entries before %d", p.Before), Fix: "use the last id of the page before"}
+		return p, &abi.Error{Code: job.CodePageInvalid, Message: fmt.Sprintf("a page of entries before %d", p.Before), Fix: "use the last id of the page before"}
 	case p.Before == 0:
-		return math.MaxInt64, nil
+		p.Before = math.MaxInt64
 	}
-	return p.Before, nil
+	if p.Until.IsZero() {
+		p.Until = noEnd
+	}
+	p.Since, p.Until = Within(p.Since), Within(p.Until)
+	if p.Since.IsZero() {
+		p.Since = time.Unix(0, 0).UTC()
+	}
+	return p, nil
 }
+
+// noEnd is after all instants that are kept.
+var noEnd = time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // Page is p with its bounds written out. Errors: X_JOB_PAGE_INVALID.
 func (p ListEventsParams) Page() (ListEventsParams, error) {

@@ -9,8 +9,9 @@ import (
 var (
 	qAddAudit         = named("add_audit")
 	qListAudit        = named("list_audit")
-	qListAuditKind    = named("list_audit_kind")
 	qListAuditSubject = named("list_audit_subject")
+	qListAuditActor   = named("list_audit_actor")
+	qListAuditVerb    = named("list_audit_verb")
 	qPurgeAudit       = named("purge_audit")
 )
 
@@ -21,21 +22,22 @@ func (s *Store) audit(ctx context.Context, tx queryer, e store.AuditEntry) error
 
 // Audit implements store.Auditor.
 func (s *Store) Audit(ctx context.Context, p store.AuditParams) (out []store.AuditEntry, err error) {
-	limit, err := store.PageLimit(p.Limit)
+	p, err = p.Page()
 	if err != nil {
 		return nil, err
 	}
-	before, err := p.BeforeEntry()
-	if err != nil {
-		return nil, err
-	}
-	c := call{st: qListAudit, args: []any{before, limit}}
+	st := qListAudit
 	switch {
 	case p.Subject != "":
-		c = call{st: qListAuditSubject, args: append(c.args, enc(string(p.Kind)), enc(p.Subject))}
-	case p.Kind != "":
-		c = call{st: qListAuditKind, args: append(c.args, enc(string(p.Kind)))}
+		st = qListAuditSubject
+	case p.By != "":
+		st = qListAuditActor
+	case p.Verb != "":
+		st = qListAuditVerb
 	}
+	c := call{st: st, args: []any{
+		p.Before, p.Limit, enc(string(p.Kind)), enc(p.Subject), enc(p.By), string(p.Verb), p.Since, p.Until,
+	}}
 	c.scan = func(r *row) error {
 		out = append(out, store.AuditEntry{
 			ID: r.int(), At: r.time(), By: r.text(), Verb: store.AuditVerb(r.text()),

@@ -9,8 +9,9 @@ import (
 var (
 	qAddAudit         = named("add_audit")
 	qListAudit        = named("list_audit")
-	qListAuditKind    = named("list_audit_kind")
 	qListAuditSubject = named("list_audit_subject")
+	qListAuditActor   = named("list_audit_actor")
+	qListAuditVerb    = named("list_audit_verb")
 	qPurgeAudit       = named("purge_audit")
 )
 
@@ -28,33 +29,31 @@ func (t *tx) audit(e store.AuditEntry) error {
 
 // Audit implements store.Auditor.
 func (s *Store) Audit(ctx context.Context, p store.AuditParams) ([]store.AuditEntry, error) {
-	limit, err := store.PageLimit(p.Limit)
+	p, err := p.Page()
 	if err != nil {
 		return nil, err
 	}
-	before, err := p.BeforeEntry()
-	if err != nil {
-		return nil, err
+	st := qListAudit
+	switch {
+	case p.Subject != "":
+		st = qListAuditSubject
+	case p.By != "":
+		st = qListAuditActor
+	case p.Verb != "":
+		st = qListAuditVerb
 	}
 	var out []store.AuditEntry
 	err = s.read(ctx, func(c *conn) error {
 		out = nil
-		st := qListAudit
-		switch {
-		case p.Subject != "":
-			st = qListAuditSubject
-		case p.Kind != "":
-			st = qListAuditKind
-		}
 		q := c.use(st)
-		q.int(before)
-		q.int(int64(limit))
-		if st != qListAudit {
-			q.text(string(p.Kind))
-		}
-		if st == qListAuditSubject {
-			q.text(p.Subject)
-		}
+		q.int(p.Before)
+		q.int(int64(p.Limit))
+		q.text(string(p.Kind))
+		q.text(p.Subject)
+		q.text(p.By)
+		q.text(string(p.Verb))
+		q.int(toMS(p.Since))
+		q.int(toMS(p.Until))
 		for q.step() {
 			out = append(out, store.AuditEntry{
 				ID: q.colInt(0), At: q.colTime(1), By: q.colText(2), Verb: store.AuditVerb(q.colText(3)),

@@ -2,7 +2,9 @@ package storetest
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -142,6 +144,56 @@ var verbTests = []test{
 			e.Errorf("audit of what was refused: %+v", entries)
 		}
 	}},
+	{"the audit is filtered by who, what, to what and when, page by page", func(e *env) {
+		begun := e.now()
+		actors := []string{"ann", "bob", strings.Repeat("long", 300), strings.Repeat("long", 300) + "er"}
+		var all []store.AuditEntry // newest first
+		for i := range 60 {
+			p := store.PauseParams{Kind: []store.PauseKind{store.PauseQueue, store.PauseJob, store.PauseTenant}[i%3],
+				Name: fmt.Sprint("n", i/12%2), By: actors[i/2%4], Reason: fmt.Sprint(i), Resume: i/6%2 == 1}
+			changed, err := e.db.SetPause(e.ctx, p)
+			if err != nil {
+				e.Fatal(err)
+			}
+			if changed {
+				entry := p.Audit()
+				entry.At = e.now()
+				all = append([]store.AuditEntry{entry}, all...)
+			}
+			e.db.Advance(time.Second)
+		}
+		at := func(s int) time.Time { return begun.Add(time.Duration(s) * time.Second) }
+		for _, p := range []store.AuditParams{
+			{}, {By: "ann"}, {By: actors[2]}, {By: "nobody"}, {Verb: store.AuditPause}, {Verb: store.AuditForget}, {Kind: "job"}, {Kind: "job", Subject: "n1"},
+			{Since: at(20)}, {Until: at(20)}, {Since: at(20), Until: at(40)}, {Since: at(40), Until: at(20)}, {Since: time.Unix(-1e12, 0), Until: time.Unix(1e14, 0)},
+			{By: "bob", Verb: store.AuditResume}, {By: "bob", Kind: "queue", Since: at(10)}, {Verb: store.AuditPause, Kind: "tenant", Subject: "n0", By: "ann"},
+			{By: actors[3], Verb: store.AuditPause, Kind: "job", Subject: "n0", Since: at(1), Until: at(59)},
+		} {
+			var want []store.AuditEntry
+			for _, a := range all {
+				if (p.By == "" || a.By == p.By) && (p.Verb == "" || a.Verb == p.Verb) && (p.Kind == "" || a.Kind == p.Kind) &&
+					(p.Subject == "" || a.Subject == p.Subject) && (p.Since.IsZero() || !a.At.Before(p.Since)) && (p.Until.IsZero() || a.At.Before(p.Until)) {
+					want = append(want, a)
+				}
+			}
+			var got []store.AuditEntry
+			p.Limit = 4
+			for {
+				page := e.audit(p)
+				got = append(got, page...)
+				if len(page) < p.Limit {
+					break
+				}
+				p.Before = page[len(page)-1].ID
+			}
+			if d := gocmp.Diff(want, got, cmpopts.IgnoreFields(store.AuditEntry{}, "ID")); d != "" {
+				e.Errorf("audit of %+v (-want +got):\n%s", p, d)
+			}
+		}
+		if len(all) < 30 {
+			e.Errorf("only %d entries were there to be filtered", len(all))
+		}
+	}},
 	{"the audit says who did what, newest first, and nothing of what was refused", func(e *env) {
 		id, other := e.add(store.EnqueueParams{Delay: time.Hour}), e.add(store.EnqueueParams{})
 		now := e.now()
@@ -199,6 +251,11 @@ var verbTests = []test{
 		if n := len(e.audit(store.AuditParams{Kind: "queue"})); n != 0 {
 			e.Errorf("%d entries of another kind", n)
 		}
+		if n := len(e.audit(store.AuditParams{By: "ann"})); n != 1 {
+			e.Errorf("%d entries of ann", n)
+		}
+		_, err = e.db.Audit(e.ctx, store.AuditParams{Verb: "hide"})
+		e.wantRefused(err, job.CodeInvalid)
 		_, err = e.db.Audit(e.ctx, store.AuditParams{Limit: -1})
 		e.wantRefused(err, job.CodePageInvalid)
 

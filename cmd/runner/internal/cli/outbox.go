@@ -30,7 +30,7 @@ runner migrate outbox prepares a database for it.`,
   runner outbox retry --all --code X_JOB_UNKNOWN`,
 		GroupID: groupOperate,
 	}
-	return e.group(cmd, newOutboxLs(e), newOutboxRetry(e))
+	return e.group(cmd, newOutboxLs(e), newOutboxRetry(e), newOutboxAudit(e))
 }
 
 // outboxFlags are targetFlags for a command about an outbox.
@@ -234,8 +234,10 @@ Of ids, all are staged again or none.`,
 	f.BoolVar(&all, "all", false, "all rejected rows, as far as --job and --code go")
 	f.StringVar(&p.Job, "job", "", "with --all: only rows for this job")
 	f.StringVar(&p.Code, "code", "", "with --all: only rows rejected with this code")
+	byFlag(cmd, &p.By, "", byOfAct)
 	e.complete(cmd, "job", e.completeJobs)
 	cmd.RunE = e.run(func(ctx context.Context, _ *cobra.Command, args []string) error {
+		p.By = actorOr(p.By)
 		switch {
 		case all == (len(args) > 0):
 			return usagef("name rows, or write --all", "which rows are meant is not said, or said twice")

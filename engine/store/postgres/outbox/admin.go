@@ -18,6 +18,7 @@ import (
 const (
 	maxPage   = 1000
 	maxReason = 4 << 10 // bytes of a reason
+	maxActor  = 255     // bytes of who did it
 )
 
 // retried is the payload of a wake after which a relay looks at everything.
@@ -90,7 +91,7 @@ func (d *DB) RetryStaged(ctx context.Context, p store.RetryStagedParams) ([]stri
 			again = nil
 			return err
 		}
-		rows, err := tx.Query(ctx, d.text["retry"], found)
+		rows, err := tx.Query(ctx, d.text["retry"], found, storable(p.By, maxActor), store.AuditRetention.Milliseconds())
 		if err != nil {
 			return err
 		}

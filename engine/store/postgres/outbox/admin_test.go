@@ -3,9 +3,12 @@ package outbox
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
@@ -92,6 +95,72 @@ func TestRejectedRowsAreStagedAgain(t *testing.T) {
 	}
 	if r := rows[0]; r.Claim != 2 || r.Code != "" || r.Reason != "" || !r.SettledAt.IsZero() {
 		t.Errorf("staged again as %+v", r)
+	}
+}
+
+// Whoever stages a row again is in the audit, with what was the matter with it, in the
+// commit that does it: what was refused left nothing.
+func TestWhoStagedRowsAgainIsKept(t *testing.T) {
+	d, a, ids := rejected(t)
+	ctx := t.Context()
+	if _, err := d.RetryStaged(ctx, store.RetryStagedParams{IDs: []string{ids["a1"], ids["waiting"]}, By: "eve"}); err == nil {
+		t.Fatal("a row that is staged was staged again")
+	}
+	began := time.Now()
+	if _, err := d.RetryStaged(ctx, store.RetryStagedParams{IDs: []string{ids["b1"]}, By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.RetryStaged(ctx, store.RetryStagedParams{All: true, By: "bob\x00" + strings.Repeat("b", 300)}); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := d.RetryStaged(ctx, store.RetryStagedParams{All: true, By: "late"}); err != nil || len(again) != 0 {
+		t.Fatal(again, err)
+	}
+	all := []store.AuditEntry{
+		{By: ("bob\uFFFD" + strings.Repeat("b", 300))[:255], Verb: store.AuditRetry, Kind: store.AuditRow, Subject: ids["a2"], Detail: "job-a, X_A"},
+		{By: ("bob\uFFFD" + strings.Repeat("b", 300))[:255], Verb: store.AuditRetry, Kind: store.AuditRow, Subject: ids["a1"], Detail: "job-a, X_A"},
+		{By: "ann", Verb: store.AuditRetry, Kind: store.AuditRow, Subject: ids["b1"], Detail: "job-b, X_B"},
+	}
+	list := func(p store.AuditParams) []store.AuditEntry {
+		t.Helper()
+		got, err := d.Audit(ctx, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	got := list(store.AuditParams{})
+	for _, c := range []struct {
+		p    store.AuditParams
+		want []store.AuditEntry
+	}{
+		{store.AuditParams{}, all},
+		{store.AuditParams{By: "ann"}, all[2:]},
+		{store.AuditParams{By: "a\x00nn"}, nil},
+		{store.AuditParams{Kind: store.AuditRow, Subject: ids["a1"]}, all[1:2]},
+		{store.AuditParams{Kind: store.AuditRun}, nil},
+		{store.AuditParams{Verb: store.AuditRetry, Limit: 2}, all[:2]},
+		{store.AuditParams{Before: got[1].ID}, all[2:]},
+		{store.AuditParams{Verb: store.AuditDelete}, nil},
+		{store.AuditParams{Since: began.Add(-time.Hour), Until: began.Add(time.Hour)}, all},
+		{store.AuditParams{Until: began.Add(-time.Hour)}, nil},
+		{store.AuditParams{Since: began.Add(time.Hour)}, nil},
+	} {
+		if diff := cmp.Diff(c.want, list(c.p), cmpopts.IgnoreFields(store.AuditEntry{}, "ID", "At")); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", c.p, diff)
+		}
+	}
+	if _, err := d.Audit(ctx, store.AuditParams{Verb: "hide"}); abi.CodeOf(err) != job.CodeInvalid {
+		t.Error(err)
+	}
+	// What is older than it need be goes when rows are staged again.
+	a.exec(`UPDATE {schema}.outbox_audit SET at = at - interval '91 days' WHERE actor = 'ann'`)
+	settle(t, d, reject(claim(t, d, "r2", 1)[0], "X_A"))
+	if _, err := d.RetryStaged(ctx, store.RetryStagedParams{All: true, By: "cy"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := list(store.AuditParams{}); len(got) != 3 || got[0].By != "cy" || len(list(store.AuditParams{By: "ann"})) != 0 {
+		t.Errorf("kept are %+v", got)
 	}
 }
 

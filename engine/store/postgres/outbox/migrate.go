@@ -161,7 +161,7 @@ func (m *Migrator) step(ctx context.Context, c *pgx.Conn) (version int, err erro
 // GrantParams name roles that exist.
 type GrantParams struct {
 	Enqueuers []string // may call enqueue and publish, and nothing else
-	Relays    []string // may claim, settle, list and purge rows, and add or alter none
+	Relays    []string // may claim, settle, list, stage again and purge rows, and add or alter none
 }
 
 // CheckRoles reports the first of roles that there is not, before anything is done.
@@ -210,7 +210,8 @@ const relayGrants = `
 GRANT USAGE ON SCHEMA {schema} TO {role};
 GRANT SELECT ON {schema}.outbox_version, {schema}.outbox TO {role};
 GRANT UPDATE (state, claims, claimed_by, leased_until, settled_at, run_id, code, reason) ON {schema}.outbox TO {role};
-GRANT DELETE ON {schema}.outbox TO {role}`
+GRANT DELETE ON {schema}.outbox TO {role};
+GRANT SELECT, INSERT, DELETE ON {schema}.outbox_audit TO {role}`
 
 // enqueuerGrants let a role stage runs and events, for whatever tenant it says, and
 // see nothing of what is staged. {function} is one after the other.

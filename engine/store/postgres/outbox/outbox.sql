@@ -82,11 +82,42 @@ ORDER BY c.id DESC LIMIT $4::integer
 SELECT o.id::text, o.state FROM {schema}.outbox o WHERE o.id = ANY ($1::uuid[]) FOR UPDATE
 
 -- name: retry
--- $1 ids of rejected rows
-UPDATE {schema}.outbox o
-SET state = 'staged', settled_at = NULL, run_id = NULL, code = NULL, reason = NULL, claimed_by = NULL, leased_until = NULL
-WHERE o.id = ANY ($1::uuid[]) AND o.state = 'rejected'
-RETURNING o.id::text
+-- $1 ids of rejected rows, which are locked, $2 by whom, $3 ms that an entry of the
+-- audit is kept
+WITH old AS MATERIALIZED (
+  SELECT o.id, coalesce(o.job, 'event ' || o.topic) || coalesce(', ' || o.code, '') AS detail
+  FROM {schema}.outbox o WHERE o.id = ANY ($1::uuid[]) AND o.state = 'rejected'
+), again AS (
+  UPDATE {schema}.outbox o
+  SET state = 'staged', settled_at = NULL, run_id = NULL, code = NULL, reason = NULL, claimed_by = NULL, leased_until = NULL
+  FROM old WHERE o.id = old.id RETURNING o.id
+), noted AS (
+  INSERT INTO {schema}.outbox_audit (at, actor, verb, kind, subject, detail)
+  SELECT {now}, $2::text, 'retry', 'row', old.id::text, old.detail FROM old ORDER BY old.id
+), forgotten AS (
+  DELETE FROM {schema}.outbox_audit a WHERE a.id = ANY (ARRAY(SELECT p.id FROM {schema}.outbox_audit p ORDER BY p.id LIMIT 10000))
+    AND a.at < {now} - $3::bigint * interval '1 millisecond'
+)
+SELECT id::text FROM again ORDER BY id
+
+-- define: audit_page
+-- $1 the id before which, $2 limit, $3 kind, $4 subject, $5 actor, $6 verb, $7 and $8
+-- the times between: '' filters nothing
+a.id < $1::bigint AND ($3::text = '' OR a.kind = $3::text) AND ($4::text = '' OR a.subject = $4::text) AND ($5::text = '' OR a.actor = $5::text)
+  AND ($6::text = '' OR a.verb = $6::text) AND a.at >= $7::timestamptz AND a.at < $8::timestamptz
+ORDER BY a.id DESC LIMIT $2::integer
+
+-- define: audit_entry
+a.id, a.at, a.actor, a.verb, a.kind, a.subject, a.detail
+
+-- name: audit
+SELECT {audit_entry} FROM {schema}.outbox_audit a WHERE {audit_page}
+
+-- name: audit_subject
+SELECT {audit_entry} FROM {schema}.outbox_audit a WHERE a.subject = $4::text AND {audit_page}
+
+-- name: audit_actor
+SELECT {audit_entry} FROM {schema}.outbox_audit a WHERE left(a.actor, 255) = left($5::text, 255) AND {audit_page}
 
 -- name: find_rejected
 -- $1 job, $2 code, $3 limit

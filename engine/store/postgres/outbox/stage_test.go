@@ -213,7 +213,12 @@ func TestEnqueueRefusesMistakesOfItsCaller(t *testing.T) {
 // The bounds that the function knows by heart are those of the packages that own
 // them.
 func TestBoundsOfTheFunctionAreThoseOfTheEngine(t *testing.T) {
-	text := migrations[latest-1]
+	text := "" // of the migration that made the functions as they are
+	for _, m := range migrations {
+		if strings.Contains(m, "FUNCTION {schema}.enqueue(") {
+			text = m
+		}
+	}
 	for _, bound := range []string{
 		fmt.Sprintf("octet_length(job) > %d ", abi.MaxName),
 		fmt.Sprintf("size > %d ", abi.MaxInput),

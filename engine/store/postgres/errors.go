@@ -127,7 +127,7 @@ func (s *Store) fromServer(pg *pgconn.PgError) error {
 	case pg.Code == "42P01", pg.Code == "3F000", pg.Code == "42703", pg.Code == "42883": // undefined table, schema, column, function
 		say(job.CodeDatabaseSchema, "run `runner migrate up`", "the schema %s of %s lacks something this build needs: %s", s.cfg.Schema, s.target, pg.Message)
 	case pg.Code == "53300", pg.Code == "53400": // too_many_connections
-		say(job.CodeDatabaseUnavailable, "lower the connections of each runner, raise max_connections, or put PgBouncer in between",
+		say(job.CodeDatabaseUnavailable, "lower pool_max_conns in the URL of each runner, raise the limit of the server or of the role, or put PgBouncer in between",
 			"%s has no connection left: %s", s.target, pg.Message)
 	case pg.Code == "53100": // disk_full
 		say(job.CodeDatabaseFull, "free space on the server; nothing that was answered is lost, and writes go on when there is space",

@@ -221,7 +221,7 @@ func unknownOutcome(err error) error {
 	out := &abi.Error{
 		Code:    job.CodeDatabaseUnavailable,
 		Message: "the database did not answer in time",
-		Fix:     "see whether its disk is well and has space",
+		Fix:     "see what slows it down: its disk, the way to it, or somebody who has it locked",
 	}
 	var why *abi.Error // the store's, of an earlier try
 	if errors.As(err, &why) {

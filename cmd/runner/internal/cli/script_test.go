@@ -16,8 +16,11 @@ import (
 // that scripts exercise whole processes: their exit codes, signals and kills.
 func TestMain(m *testing.M) {
 	testscript.Main(withModules{m}, map[string]func(){
-		"runner": func() { os.Exit(cli.Main(cli.Process())) },
-		"curl":   curl,
+		"runner": func() {
+			cli.BePatient()
+			os.Exit(cli.Main(cli.Process()))
+		},
+		"curl": curl,
 	})
 }
 

@@ -24,7 +24,7 @@ const enqueueChunk = 1000
 // key collapse on the first. An empty batch is an empty answer.
 //
 // A large batch is several writes, and a store that fails between them leaves
-// the first ones done, as the error says. A batch with OnConflict Fail in it is
+// the first ones done: the answers of those come with the error, which says so. A batch with OnConflict Fail in it is
 // one write whatever its size, and inserts nothing at all if one of those
 // requests meets a run that stands for it.
 //
@@ -68,7 +68,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, requests []Request) (results []
 			if start > 0 {
 				err = fmt.Errorf("after %d of %d runs: %w", start, len(prepared), err)
 			}
-			return nil, err
+			return results, err
 		}
 		for i := range answers {
 			r := result(&requests[start+i], &part[i], answers[i])

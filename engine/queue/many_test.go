@@ -2,6 +2,7 @@ package queue_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,4 +57,34 @@ func TestABatchIsGivenUpWhenTheStoreStaysAwayOrItsCallerLeaves(t *testing.T) {
 		}
 		time.Sleep(time.Minute) // the write ends
 	})
+}
+
+// What was written before a store failed is answered with its error.
+func TestABatchThatFailsHalfwayAnswersWhatIsIn(t *testing.T) {
+	q, db := open(t)
+	db.Between = func(_ context.Context, op string, call func() error) error {
+		if op == "Enqueue" && db.Count(op) == 3 {
+			return enginetest.Broken()
+		}
+		return call()
+	}
+	many := make([]queue.Request, 3000)
+	for i := range many {
+		many[i] = queue.Request{Job: "free"}
+	}
+	res, err := q.EnqueueMany(t.Context(), many)
+	code(t, err, job.CodeDatabaseCorrupt)
+	if len(res) != 2000 || !strings.Contains(err.Error(), "after 2000 of 3000 runs") {
+		t.Fatalf("%d answers, %v", len(res), err)
+	}
+	for _, r := range res {
+		if _, err := q.Get(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Of one write, all or nothing is in.
+	db.Between = func(context.Context, string, func() error) error { return enginetest.Broken() }
+	if res, err := q.EnqueueMany(t.Context(), many[:10]); err == nil || len(res) != 0 {
+		t.Errorf("%d answers, %v", len(res), err)
+	}
 }

@@ -358,7 +358,7 @@ func FuzzLines(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		e := &env{Params: Params{Stdin: bytes.NewReader(text)}}
 		var got []inputLine
-		if err := e.lines("-", func(_ string, batch []inputLine) error {
+		if _, err := e.lines("-", func(_ string, batch []inputLine) error {
 			if len(batch) == 0 || len(batch) > linesBatch {
 				t.Errorf("a batch of %d lines", len(batch))
 			}

@@ -55,8 +55,10 @@ The run is in the trace that $TRACEPARENT names. With the standard OTEL_* variab
 under it.
 
 --input-lines enqueues a run for each line of a file of JSON lines, in batches of at
-most ` + fmt.Sprint(linesBatch) + `; a bad line stops at its batch, which is not enqueued. With --json the
-answer has the run of each line.`,
+most ` + fmt.Sprint(linesBatch) + `, and prints the id of each line when its batch is on disk. A bad line stops
+at its batch, which is not enqueued: stderr says at which line to go on once it is mended.
+With --json the answer has the run of each line, and the line that stopped it as
+next_line.`,
 		Example: `  runner enqueue onboard-org --input '{"orgId":"acme","plan":"team"}'
   runner enqueue onboard-org --input @org.json --wait --timeout 1m
   generate-input | runner enqueue import-row --input -
@@ -95,7 +97,7 @@ answer has the run of each line.`,
 			r.Traceparent = parent
 		}
 		if f.lines != "" {
-			return e.withTraces(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueLines(ctx, o, f, r) })
+			return e.withTraces(ctx, t, func(ctx context.Context, o opened) error { return e.enqueueLines(ctx, cmd, o, f, r) })
 		}
 		if r.Input, err = e.readInput(f.input); err != nil {
 			return err
@@ -140,7 +142,8 @@ type enqueuedView struct {
 type linesView struct {
 	Enqueued int            `json:"enqueued"`
 	Deduped  int            `json:"deduped"`
-	Runs     []enqueuedView `json:"runs"` // one for each line, in their order
+	Runs     []enqueuedView `json:"runs"`                // one for each line, in their order
+	NextLine int            `json:"next_line,omitempty"` // that stopped it: it is not enqueued, and none after it
 }
 
 func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
@@ -164,40 +167,47 @@ func (e *env) enqueueOne(ctx context.Context, o opened, f enqueueFlags, r engine
 	return err
 }
 
-func (e *env) enqueueLines(ctx context.Context, o opened, f enqueueFlags, r engine.Request) error {
-	enqueued, deduped, runs := 0, 0, []enqueuedView{}
-	err := e.lines(f.lines, func(name string, batch []inputLine) error {
+func (e *env) enqueueLines(ctx context.Context, cmd *cobra.Command, o opened, f enqueueFlags, r engine.Request) error {
+	v := linesView{Runs: []enqueuedView{}}
+	last := 0 // line that is enqueued
+	next, err := e.lines(f.lines, func(name string, batch []inputLine) error {
 		requests := make([]engine.Request, len(batch))
 		for i, line := range batch {
 			requests[i] = r
 			requests[i].Input = line.text
 		}
 		results, err := o.client.EnqueueMany(ctx, requests)
+		for i, res := range results {
+			if last = batch[i].number; res.Deduped {
+				v.Deduped++
+			} else {
+				v.Enqueued++
+			}
+			if e.json {
+				v.Runs = append(v.Runs, enqueuedView{ID: res.ID, Deduped: res.Deduped, State: res.State})
+			} else if _, werr := fmt.Fprintln(e.Stdout, res.ID); werr != nil && err == nil {
+				err = werr
+			}
+		}
 		if err != nil {
 			return atLine(name, batch, err)
 		}
-		for _, res := range results {
-			if e.json {
-				runs = append(runs, enqueuedView{ID: res.ID, Deduped: res.Deduped, State: res.State})
-			}
-			if res.Deduped {
-				deduped++
-				continue
-			}
-			enqueued++
-		}
 		return nil
 	})
-	if err != nil {
-		if enqueued+deduped > 0 {
-			_, _ = fmt.Fprintf(e.Stderr, "%s enqueued before that\n", count(enqueued, "run"))
+	if v.NextLine = next; next > 0 && v.Enqueued+v.Deduped > 0 {
+		from := fmt.Sprintf("tail -n +%d %s | ", next, quote(f.lines))
+		if f.lines == "-" {
+			from = "" // which nobody but the caller can say
 		}
-		return err
+		e.note("enqueued up to line %d: %s, %d deduped; when that is mended go on from line %d with: %s%s",
+			last, count(v.Enqueued, "run"), v.Deduped, next, from, again(cmd, r.Job, "--input-lines", "-"))
 	}
-	if e.json {
-		return printJSON(e.Stdout, linesView{Enqueued: enqueued, Deduped: deduped, Runs: runs})
+	if e.json && (err == nil || v.Enqueued+v.Deduped > 0) {
+		return errors.Join(err, printJSON(e.Stdout, v))
 	}
-	_, err = fmt.Fprintf(e.Stdout, "%s enqueued, %d deduped\n", count(enqueued, "run"), deduped)
+	if err == nil {
+		e.note("%s enqueued, %d deduped", count(v.Enqueued, "run"), v.Deduped)
+	}
 	return err
 }
 

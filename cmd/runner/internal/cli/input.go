@@ -83,13 +83,14 @@ type inputLine struct {
 }
 
 // lines calls fn with batches of the JSON lines of the file (- is stdin), in
-// order; blank lines are skipped.
-func (e *env) lines(path string, fn func(name string, batch []inputLine) error) error {
+// order; blank lines are skipped. With an error it answers the first line of those
+// that fn has not done; 0 if it called fn for none.
+func (e *env) lines(path string, fn func(name string, batch []inputLine) error) (next int, err error) {
 	r, name := e.Stdin, "stdin"
 	if path != "-" {
 		f, err := openFile(path)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		defer func() { _ = f.Close() }()
 		r, name = f, path
@@ -102,9 +103,13 @@ func (e *env) lines(path string, fn func(name string, batch []inputLine) error) 
 		if len(batch) == 0 {
 			return nil
 		}
-		err := fn(name, batch)
+		next = batch[0].number
+		if err := fn(name, batch); err != nil {
+			return err
+		}
+		next = batch[len(batch)-1].number + 1
 		batch, size = nil, 0
-		return err
+		return nil
 	}
 	for sc.Scan() {
 		n++
@@ -115,17 +120,20 @@ func (e *env) lines(path string, fn func(name string, batch []inputLine) error) 
 		batch = append(batch, inputLine{n, bytes.Clone(line)})
 		if size += len(line); len(batch) == linesBatch || size >= linesBatchBytes {
 			if err := flush(); err != nil {
-				return err
+				return next, err
 			}
 		}
 	}
 	if err := sc.Err(); err != nil {
 		if errors.Is(err, bufio.ErrTooLong) {
-			return &abi.Error{Code: job.CodeInputInvalid, Message: fmt.Sprintf("%s:%d: the line is larger than %d bytes", name, n+1, abi.MaxInput)}
+			return next, &abi.Error{Code: job.CodeInputInvalid, Message: fmt.Sprintf("%s:%d: the line is larger than %d bytes", name, n+1, abi.MaxInput)}
 		}
-		return &abi.Error{Code: codeFile, Message: fmt.Sprintf("cannot read %s: %v", name, err), Err: err}
+		return next, &abi.Error{Code: codeFile, Message: fmt.Sprintf("cannot read %s: %v", name, err), Err: err}
 	}
-	return flush()
+	if err := flush(); err != nil {
+		return next, err
+	}
+	return 0, nil
 }
 
 // parseTime is --run-at: an instant with its zone.

@@ -71,25 +71,24 @@ func New(cfg Config) *Queue {
 		again:   func(p *store.EnqueueParams) { p.Minted = false },
 	}
 	q.settles = batcher[store.SettleParams, store.SettleResult]{
-		write:    q.store.Settle,
-		size:     settleSize,
-		observe:  func(n int) { q.metrics.Batch("settle", n) },
-		outlasts: mendable,
-		stalled:  q.recordStalls, holding: q.recordHeld,
+		write:   q.store.Settle,
+		size:    settleSize,
+		observe: func(n int) { q.metrics.Batch("settle", n) },
 	}
+	lasting(q, &q.settles)
 	q.steps = batcher[store.StepParams, store.StepResult]{
-		write:    q.store.SaveSteps,
-		size:     stepSize,
-		observe:  func(n int) { q.metrics.Batch("step", n) },
-		outlasts: mendable,
-		stalled:  q.recordStalls, holding: q.recordHeld,
+		write:   q.store.SaveSteps,
+		size:    stepSize,
+		observe: func(n int) { q.metrics.Batch("step", n) },
 	}
+	lasting(q, &q.steps)
 	if to, ok := q.store.(store.Recorder); ok {
 		q.together = true
 		q.records = batcher[record, recorded]{
 			write: q.recordInto(to), size: recordSize, later: func(r *record) bool { return r.settle != nil },
-			observe: func(int) {}, outlasts: mendable, stalled: q.recordStalls, holding: q.recordHeld,
+			observe: func(int) {},
 		}
+		lasting(q, &q.records)
 	}
 	q.events = batcher[store.EventParams, store.EventResult]{
 		write:   q.store.Publish,
@@ -97,6 +96,25 @@ func New(cfg Config) *Queue {
 		observe: func(n int) { q.metrics.Batch("publish", n) },
 	}
 	return q
+}
+
+// lasting makes b one of what is known about attempts: it is written for as long as
+// it takes, and said when that is long.
+func lasting[P, R any](q *Queue, b *batcher[P, R]) {
+	b.outlasts = mendable
+	b.stalled = q.waits("jobs.record.stalled", "jobs.record.recovered")
+	b.holding = q.waits("jobs.record.held", "jobs.record.released")
+}
+
+// waits says that entries wait to be written, and why, and when that is over.
+func (q *Queue) waits(begun, over string) func(err error, entries int) {
+	return func(err error, entries int) {
+		if err == nil {
+			q.log.Info(over)
+			return
+		}
+		q.log.Warn(begun, slog.Int("waiting", entries), slog.Any("error", err))
+	}
 }
 
 // Wait returns once no write is pending or under way, or when ctx ends.
@@ -121,22 +139,6 @@ func (q *Queue) Wait(ctx context.Context) error {
 // renewals and claims still find room. Nil while nothing waits so.
 func (q *Queue) Trouble() error {
 	return cmp.Or(q.records.stuck(), q.settles.stuck(), q.steps.stuck())
-}
-
-func (q *Queue) recordStalls(err error, entries int) {
-	if err == nil {
-		q.log.Info("jobs.record.recovered")
-		return
-	}
-	q.log.Warn("jobs.record.stalled", slog.Int("waiting", entries), slog.Any("error", err))
-}
-
-func (q *Queue) recordHeld(err error, entries int) {
-	if err == nil {
-		q.log.Info("jobs.record.released")
-		return
-	}
-	q.log.Warn("jobs.record.held", slog.Int("waiting", entries), slog.Any("error", err))
 }
 
 // Manifest is the current one.

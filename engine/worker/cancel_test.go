@@ -222,3 +222,56 @@ func TestAnUnwindGoesOnThoughItsJobDoesNotCompensateAnyMore(t *testing.T) {
 		s.want(t, "flight", "hotel", "undo hotel", "undo flight")
 	})
 }
+
+func TestACancelledRunStopsAtTheNextRenewalAndStaysCancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type end struct {
+			at  time.Time
+			err error
+		}
+		ends := make(chan end, 1)
+		r := newRig(t, handlers{"j": func(t *task) (any, error) {
+			<-t.Context.Done()
+			// A handler that does not care goes on, and its step is refused.
+			_, err := t.Calls.StepBegin(t.Context, "after", abi.StepOnce)
+			ends <- end{time.Now(), err}
+			return "done", nil
+		}}, nil)
+		r.work(nil)
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		_, err := r.db.Cancel(t.Context(), store.CancelParams{ID: id, Reason: "enough"})
+		r.must(err)
+		cancelled := time.Now()
+		time.Sleep(time.Minute)
+		stopped := <-ends
+		if wait := stopped.at.Sub(cancelled); wait <= 0 || wait > 11*time.Second {
+			t.Errorf("stopped %v after the cancel, want at the next renewal", wait)
+		}
+		if abi.CodeOf(stopped.err) != job.CodeCancelled {
+			t.Errorf("the step answered %v", stopped.err)
+		}
+		run := r.get(id)
+		if run.State != job.Cancelled || run.Error.Message != "enough" || run.Steps != 0 || run.Output != nil {
+			t.Errorf("the run is %+v", run)
+		}
+		r.logged("jobs.lease.lost", 0)
+		r.logged("jobs.settle.unowned", 0)
+	})
+}
+
+func TestACancelThatThisProcessMadeIsHeardAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, forFive, nil)
+		w := r.work(nil)
+		id := r.enqueue("j")
+		r.reaches(id, job.Running)
+		_, err := r.queue.Cancel(t.Context(), store.CancelParams{ID: id})
+		r.must(err)
+		w.Cancelled(id)
+		synctest.Wait()
+		if n := r.guest.Running(); n != 0 {
+			t.Errorf("%d attempts still run", n)
+		}
+	})
+}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,9 +86,33 @@ func (r *rig) idle(change func(*schedule.Config)) *schedule.Scheduler {
 		change(&cfg)
 	}
 	cfg.Queue = queue.New(queue.Config{Store: r.db, Manifest: cfg.Manifest})
+	cfg.Manifest = r.onward(cfg.Manifest)
 	s, err := schedule.New(cfg)
 	r.must(err)
 	return s
+}
+
+// standstill is how many rounds at one instant are a loop in which no time passes.
+const standstill = 1000
+
+// onward fails a test whose scheduler makes round after round, each of which asks for
+// the manifest, at one instant: on a clock that stands still it would go on for ever.
+func (r *rig) onward(current func() *manifest.Manifest) func() *manifest.Manifest {
+	var mu sync.Mutex
+	var last time.Time
+	rounds := 0
+	return func() *manifest.Manifest {
+		mu.Lock()
+		defer mu.Unlock()
+		if now := time.Now(); !now.Equal(last) {
+			last, rounds = now, 0
+		}
+		if rounds++; rounds > standstill {
+			r.Errorf("%d rounds took no time: one brings about the next for ever", standstill)
+			time.Sleep(time.Minute)
+		}
+		return current()
+	}
 }
 
 // start is a scheduler that ends with the test.

@@ -291,8 +291,7 @@ func TestNothingIsPublishedAfterTheLease(t *testing.T) {
 		slow := over(t, f, func(c *outbox.Config) {
 			c.Lease = 10 * time.Second
 			c.Queue = queueFunc(func(context.Context, []queue.Request) ([]queue.Verdict, error) {
-				t.Error("it published")
-				return nil, nil
+				return nil, errors.New("it published")
 			})
 		})
 		f.fault = func(_ context.Context, op string) error {
@@ -311,13 +310,39 @@ func TestNothingIsPublishedAfterTheLease(t *testing.T) {
 		held := over(t, f, func(c *outbox.Config) {
 			c.Lease = 10 * time.Second
 			c.Queue = queueFunc(func(ctx context.Context, _ []queue.Request) ([]queue.Verdict, error) {
-				<-ctx.Done() // a queue that hangs
+				select {
+				case <-ctx.Done(): // a queue that hangs
+				case <-time.After(time.Hour):
+					t.Error("nothing ends a publication with the lease")
+					return nil, errors.New("given up")
+				}
 				return nil, ctx.Err()
 			})
 		})
 		res, err = held.Pass(t.Context())
 		if !errors.Is(err, context.DeadlineExceeded) || res.Released != 2 || time.Since(began) != 9*time.Second {
 			t.Errorf("%+v %v after %v", res, err, time.Since(began))
+		}
+	})
+}
+
+// A queue that answers nothing, and has no error either, is not asked for ever. (FL12)
+func TestAQueueThatAnswersForNoRowStopsTheBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		f.stage(2)
+		asked := 0
+		r := over(t, f, func(c *outbox.Config) {
+			c.Queue = queueFunc(func(context.Context, []queue.Request) ([]queue.Verdict, error) {
+				if asked++; asked > 10 {
+					return nil, errors.New("asked again and again")
+				}
+				return nil, nil
+			})
+		})
+		res, err := r.Pass(t.Context())
+		if abi.CodeOf(err) != job.CodeInternal || res.Released != 2 || asked != 1 {
+			t.Errorf("%+v, %v, asked %d times", res, err, asked)
 		}
 	})
 }

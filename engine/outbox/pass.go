@@ -78,6 +78,9 @@ func (r *Relay) publish(ctx context.Context, rows []store.Staged, began time.Tim
 		if err != nil {
 			return verdicts, err
 		}
+		if len(some) == 0 {
+			return verdicts, &abi.Error{Code: job.CodeInternal, Message: fmt.Sprintf("the queue answered for none of %d rows", len(rows)-len(verdicts))}
+		}
 	}
 	return verdicts, nil
 }

@@ -12,19 +12,20 @@ import (
 // nothing that the loser decides may count. So are X_GUEST_TRAP, X_GUEST_EXIT
 // and X_HOST_FAILURE, which a second attempt may well survive.
 var classes = map[string]abi.FailureKind{
-	abi.CodeABIViolation:       abi.FailTerminal,
-	abi.CodeGuestDeadlock:      abi.FailTerminal,
-	abi.CodeGuestMemory:        abi.FailTerminal,
-	abi.CodeGuestNoOutput:      abi.FailTerminal,
-	abi.CodeGuestStack:         abi.FailTerminal,
-	job.CodeInputInvalid:       abi.FailTerminal,
-	job.CodeKeyInvalid:         abi.FailTerminal, // the same input names no tenant again
-	job.CodeReplayDiverged:     abi.FailTerminal,
-	job.CodeStepDuplicate:      abi.FailTerminal,
-	job.CodeStepOutcomeUnknown: abi.FailTerminal,
-	job.CodeStepOutput:         abi.FailTerminal,
-	job.CodeStepsExceeded:      abi.FailTerminal,
-	job.CodeTenantMismatch:     abi.FailTerminal,
+	abi.CodeABIViolation:        abi.FailTerminal,
+	abi.CodeGuestDeadlock:       abi.FailTerminal,
+	abi.CodeGuestMemory:         abi.FailTerminal,
+	abi.CodeGuestNoOutput:       abi.FailTerminal,
+	abi.CodeGuestStack:          abi.FailTerminal,
+	job.CodeCompensationUnknown: abi.FailTerminal, // the manifest says so until a person changes it
+	job.CodeInputInvalid:        abi.FailTerminal,
+	job.CodeKeyInvalid:          abi.FailTerminal, // the same input names no tenant again
+	job.CodeReplayDiverged:      abi.FailTerminal,
+	job.CodeStepDuplicate:       abi.FailTerminal,
+	job.CodeStepOutcomeUnknown:  abi.FailTerminal,
+	job.CodeStepOutput:          abi.FailTerminal,
+	job.CodeStepsExceeded:       abi.FailTerminal,
+	job.CodeTenantMismatch:      abi.FailTerminal,
 
 	job.CodeDatabaseBusy:        abi.FailRetry,
 	job.CodeDatabaseUnavailable: abi.FailRetry,

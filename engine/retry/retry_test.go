@@ -194,8 +194,10 @@ func TestR11ARateLimitWithoutAnyWaitDoesNotSpin(t *testing.T) {
 
 func TestR13EngineCodes(t *testing.T) {
 	for code, want := range map[string]abi.FailureKind{
-		job.CodeStepDuplicate: abi.FailTerminal, job.CodeTimeout: abi.FailRetry,
-		job.CodeDatabaseUnavailable: abi.FailRetry, job.CodeDraining: abi.FailRetry,
+		job.CodeStepDuplicate: abi.FailTerminal, job.CodeReplayDiverged: abi.FailTerminal, job.CodeCompensationUnknown: abi.FailTerminal,
+		job.CodeInputInvalid: abi.FailTerminal, job.CodeTenantMismatch: abi.FailTerminal, job.CodeStepOutcomeUnknown: abi.FailTerminal,
+		job.CodeTimeout: abi.FailRetry, job.CodeStepTimeout: abi.FailRetry,
+		job.CodeDatabaseUnavailable: abi.FailRetry, job.CodeDatabaseBusy: abi.FailRetry, job.CodeDraining: abi.FailRetry,
 	} {
 		if got, ok := Classify(code); !ok || got != want {
 			t.Errorf("%s is %v, %v; want %v", code, got, ok, want)

@@ -164,6 +164,24 @@ func TestASleepOfNoLengthIsOver(t *testing.T) {
 	a.refusal(err, abi.CodeLimit)
 }
 
+// The run's clock begins where the run did, in whichever attempt: what had passed by it
+// in the first has passed in the second, whatever the time is by then. (Z6)
+func TestTheRunsClockBeginsAtItsFirstClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRig(t).begin("w1")
+		first := a.run.StartedAt
+		time.Sleep(20 * time.Second)
+		b := a.again(nil)
+		if at, err := b.Sleep(b.ctx, "none", 0); err != nil || !at.Equal(first) {
+			t.Errorf("the clock is at %v, %v; the run began at %v", at, err, first)
+		}
+		var s *step.Suspend
+		if _, err := b.SleepUntil(b.ctx, "then", first.Add(10*time.Second)); !errors.As(err, &s) {
+			t.Errorf("what lies ahead of the run's clock is over: %v", err)
+		}
+	})
+}
+
 func TestASleepKeepsItsRecordWhenItsLengthBecomesNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRig(t).begin("w1")

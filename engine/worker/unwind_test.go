@@ -128,6 +128,18 @@ func TestARunThatFailsForGoodIsUndoneLastStepFirst(t *testing.T) {
 	}
 }
 
+// Whatever its guest's SDK lets pass, a compensator that could never run stops the run
+// before its step begins. (SG1)
+func TestACompensatorThatTheJobDoesNotDeclareEndsTheRunBeforeItsStep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &saga{}
+		r := newRig(t, handlers{"j": s.run}, nil)
+		r.work(nil)
+		r.ended(r.settles(r.enqueue("j")), job.Dead, job.CodeCompensationUnknown, 1)
+		s.want(t)
+	})
+}
+
 func TestARunThatSucceedsOrFailsBeforeItsFirstStepUndoesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &saga{last: func(*task) error { return nil }}

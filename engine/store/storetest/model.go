@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"sort"
 	"time"
@@ -131,16 +132,7 @@ func (m *model) claim(worker string, ql store.QueueLimit, got []job.Run) (proble
 		taken[g.Tenant]++
 	}
 	for tenant, runs := range byTenant {
-		sort.Slice(runs, func(i, j int) bool {
-			a, b := runs[i], runs[j]
-			if a.Priority != b.Priority {
-				return a.Priority < b.Priority
-			}
-			if !a.RunAt.Equal(b.RunAt) {
-				return a.RunAt.Before(b.RunAt)
-			}
-			return a.ID < b.ID
-		})
+		sort.Slice(runs, func(i, j int) bool { return runs[i].before(runs[j]) })
 		for other, n := range taken {
 			if n > taken[tenant]+1 && taken[tenant] < len(runs) {
 				return "tenant " + other + " was served before tenant " + tenant
@@ -158,8 +150,15 @@ func (m *model) claim(worker string, ql store.QueueLimit, got []job.Run) (proble
 	return ""
 }
 
+// before reports whether a run goes before another of its tenant that is held up by
+// the same.
+func (r *modelRun) before(o *modelRun) bool {
+	return cmp.Or(cmp.Compare(r.Rank(), o.Rank()), r.RunAt.Compare(o.RunAt), cmp.Compare(r.ID, o.ID)) < 0
+}
+
 // begin begins an attempt.
 func (m *model) begin(r *modelRun, worker string) {
+	r.Aged = false
 	r.State, r.Worker, r.ClaimedAt, r.holds, r.counted = job.Running, worker, m.now, "", false
 	r.Attempt++
 	r.Claims++
@@ -301,7 +300,7 @@ func (m *model) followUp() {
 }
 
 func (m *model) end(r *modelRun, to job.State, runAt time.Time, retention time.Duration, failure *job.Failure) {
-	r.State, r.Worker = to, ""
+	r.State, r.Worker, r.Aged = to, "", false
 	if failure != nil {
 		r.Error = *failure
 	}

@@ -184,3 +184,37 @@ func (m *model) leftUnder(q *limit.Queue, queue string, res store.ClaimResult, b
 	}
 	return ""
 }
+
+// outOfTurn says which run a claim passed over for a later one that is held up by just
+// the same: of one tenant, job and gate, so that whatever lets one go lets the other go.
+// aside says what each run was set aside for before the claim: how soon that is taken
+// up again is the store's.
+func (m *model) outOfTurn(queue string, res store.ClaimResult, aside map[string]string) (problem string) {
+	taken := map[string]bool{}
+	for _, g := range res.Runs {
+		taken[g.ID] = true
+	}
+	for i, g := range res.Runs {
+		r := m.runs[g.ID]
+		if _, busy := res.Busy[g.ID]; busy || r == nil {
+			continue
+		}
+		for _, o := range m.runs {
+			if o.Queue == queue && m.due(o) && o.alike(r) && aside[o.ID] == aside[r.ID] && !taken[o.ID] && o.before(r) {
+				return "run " + g.ID + " was claimed before run " + o.ID + ", which has the same in its way and goes first"
+			}
+		}
+		for _, later := range res.Runs[i+1:] {
+			o := m.runs[later.ID]
+			if _, busy := res.Busy[later.ID]; !busy && o != nil && o.alike(r) && aside[o.ID] == aside[r.ID] && o.before(r) {
+				return "run " + g.ID + " was answered before run " + o.ID + ", which goes first"
+			}
+		}
+	}
+	return ""
+}
+
+// alike reports whether the same limits, rates and pauses are in the way of two runs.
+func (r *modelRun) alike(o *modelRun) bool {
+	return r.ID != o.ID && r.Tenant == o.Tenant && r.Job == o.Job && r.Gate == o.Gate
+}

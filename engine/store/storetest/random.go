@@ -45,8 +45,8 @@ func Random(t *testing.T, open Factory, seed uint64, ops int) {
 		}
 	}
 	x.compareAll()
-	if ops >= 1000 && (x.took == 0 || x.held == 0 || x.pushedOut == 0) {
-		t.Fatalf("%s, lines pushed out %d times: that shows nothing", x.shown(), x.pushedOut)
+	if ops >= 1000 && (x.took == 0 || x.held == 0 || x.pushedOut == 0 || x.aged == 0) {
+		t.Fatalf("%s, lines pushed out %d times, %d aged: that shows nothing", x.shown(), x.pushedOut, x.aged)
 	}
 	done = true
 }
@@ -65,7 +65,7 @@ type random struct {
 	limits      map[string]*limit.Queue // by queue; nil is none
 	recheck     map[string]bool         // queues whose limits have changed since their last claim
 
-	took, refused, held, pushedOut int // that the history shows something
+	took, refused, held, pushedOut, aged int // that the history shows something
 }
 
 func pick[T any](x *random, of ...T) T { return of[x.rand.IntN(len(of))] }
@@ -148,7 +148,7 @@ func (x *random) step() {
 		{"lead", 3, x.leadSome}, {"fire", 5, x.fireSome}, {"pause", 1, x.pauseOne}, {"release", 1, x.releaseSome}, {"forget", 1, x.forgetOne},
 		{"publish", 6, x.publishSome}, {"publish inside", 3, x.publishInside}, {"wait", 5, x.waitSome}, {"park", 8, x.parkOne},
 		{"pending event", 3, x.pendingOne}, {"purge events", 1, x.purgeEvents},
-		{"log", 5, x.logSome}, {"change limits", 0, x.changeLimits}, {"set pauses", 2, x.setPauses},
+		{"log", 5, x.logSome}, {"change limits", 0, x.changeLimits}, {"set pauses", 2, x.setPauses}, {"age", 2, x.ageSome},
 		{"advance", 2, x.advance}, // the model's clock follows with the next step
 	} {
 		op.weight -= x.rand.IntN(101)

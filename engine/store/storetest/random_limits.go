@@ -135,12 +135,16 @@ func (x *random) claimUnder(worker, queue string, want int) {
 		if x.limits[queue] == nil {
 			ql.Limits = nil
 		}
+		aside := x.aside(queue)
 		res := x.claimAll(worker, ql)
 		x.same(!x.m.alive(worker), res.WorkerGone)
 		if res.WorkerGone {
 			return
 		}
 		x.recheck[queue] = false
+		if problem := x.m.outOfTurn(queue, res, aside); problem != "" {
+			x.Fatalf("claim of %d from %s under %+v: %s: %v", want, queue, x.limits[queue], problem, ids(res.Runs))
+		}
 		if problem := x.m.claimUnder(worker, q, queue, res); problem != "" {
 			x.Fatalf("claim of %d from %s under %+v: %s: %v, busy %v", want, queue, x.limits[queue], problem, ids(res.Runs), res.Busy)
 		}
@@ -173,6 +177,16 @@ func (x *random) claimUnder(worker, queue string, want int) {
 	x.Fatal("a claim is due again and again")
 }
 
+// aside is what the runs of a queue are set aside for; "" is nothing.
+func (x *random) aside(queue string) map[string]string {
+	x.Helper()
+	out := map[string]string{}
+	for _, r := range x.list(store.ListParams{Queue: queue, State: job.Ready, Limit: 1000}) {
+		out[r.ID] = r.Blocked
+	}
+	return out
+}
+
 // seenBlocked checks what a run is said to wait for, and leaves it out: when a run
 // that may not go is set aside is the store's.
 func (x *random) seenBlocked(r job.Run) job.Run {
@@ -200,4 +214,50 @@ func (x *random) listedPauses() []store.Pause {
 // shown is that the history had something to bound.
 func (x *random) shown() string {
 	return fmt.Sprintf("%d runs were claimed under limits and pauses, %d refused, %d held up", x.took, x.refused, x.held)
+}
+
+// ageSome ages what has been ready for long. Which is ready is the store's to say: it
+// may leave a run that is due as delayed until a claim. Of one lane the longest waiting
+// go first, as far as the limit lets them.
+func (x *random) ageSome() {
+	p := store.AgeParams{Queue: pick(x, "q1", "q2"), Waited: pick(x, time.Second, 15*time.Second, time.Minute), Limit: pick(x, 0, 0, 1, 3)}
+	var old []*modelRun
+	for _, id := range slices.Sorted(maps.Keys(x.m.runs)) {
+		r := x.m.runs[id]
+		if r.Queue == p.Queue && x.m.due(r) && !r.Aged && !r.RunAt.After(x.m.now.Add(-p.Waited)) && x.get(id).State == job.Ready {
+			old = append(old, r)
+		}
+	}
+	n, err := x.db.Age(x.ctx, p)
+	if err != nil {
+		x.Fatal(err)
+	}
+	want := len(old)
+	if p.Limit > 0 {
+		want = min(want, p.Limit)
+	}
+	if n != want {
+		x.Fatalf("aged %d of the %d of %s that waited for %s, at most %d", n, len(old), p.Queue, p.Waited, p.Limit)
+	}
+	x.aged += n
+	var left []*modelRun
+	for _, r := range old {
+		is := x.get(r.ID)
+		if !is.Aged {
+			left = append(left, r)
+			continue
+		}
+		n--
+		for _, o := range left {
+			if o.Tenant == r.Tenant && o.Priority == r.Priority && o.RunAt.Before(r.RunAt) && is.Blocked == "" && x.get(o.ID).Blocked == "" {
+				x.Fatalf("run %s was aged before run %s, which waited longer", r.ID, o.ID)
+			}
+		}
+	}
+	if n != 0 {
+		x.Fatalf("%d runs were aged that had not waited for %s", n, p.Waited)
+	}
+	for _, r := range old {
+		r.Aged = !slices.Contains(left, r)
+	}
 }

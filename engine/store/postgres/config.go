@@ -123,6 +123,9 @@ func (c *Config) parse() (*pgxpool.Config, error) {
 	if p.ConnConfig.RuntimeParams["application_name"] == "" {
 		p.ConnConfig.RuntimeParams["application_name"] = "runner"
 	}
+	// Whatever role and database have been set to.
+	p.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	p.ConnConfig.RuntimeParams["standard_conforming_strings"] = "on"
 	return p, nil
 }
 

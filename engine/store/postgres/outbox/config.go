@@ -99,7 +99,9 @@ func (c *Config) parse() (*pgxpool.Config, error) {
 	if p.ConnConfig.RuntimeParams["application_name"] == "" {
 		p.ConnConfig.RuntimeParams["application_name"] = "runner-outbox"
 	}
-	p.ConnConfig.RuntimeParams["client_encoding"] = "UTF8" // whatever the application's is
+	// Whatever the application's are.
+	p.ConnConfig.RuntimeParams["client_encoding"] = "UTF8"
+	p.ConnConfig.RuntimeParams["standard_conforming_strings"] = "on"
 	return p, nil
 }
 

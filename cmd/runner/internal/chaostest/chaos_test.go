@@ -193,10 +193,13 @@ func newChaos(t *testing.T, seed uint64) *chaos {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(w.close) // of a round that does not come to its end
 		c.workers = append(c.workers, w)
 	}
 	for _, w := range c.workers {
-		w.awaitStart()
+		if !w.awaitStart() {
+			t.FailNow() // it is said why
+		}
 	}
 	return c
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"sync"
 	"syscall"
 	"testing"
@@ -29,6 +30,7 @@ type worker struct {
 	log     *os.File
 	told    told
 	from    int64 // where what cmd says begins in the log
+	begun   bool  // its first process works; no trouble is made before
 	closing bool
 	ended   chan struct{}
 }
@@ -83,8 +85,9 @@ func (w *worker) start(p workerParams) error {
 	return nil
 }
 
-// awaitStart waits until the first process works, and looks at its clock.
-func (w *worker) awaitStart() {
+// awaitStart waits until the first process works, and looks at its clock. It reports
+// whether one could be started.
+func (w *worker) awaitStart() bool {
 	for {
 		said, _ := os.ReadFile(w.log.Name())
 		if bytes.Contains(said, []byte(`"serve.started"`)) {
@@ -94,15 +97,20 @@ func (w *worker) awaitStart() {
 			} else if off := time.Until(first.Time) - w.skew; off.Abs() > 5*time.Minute {
 				w.fail("the clock of %s is %v off from where it should be", w.name, off)
 			}
-			return
+			w.mu.Lock()
+			w.begun = true
+			w.mu.Unlock()
+			return true
 		}
 		select {
 		case <-w.ended:
-			return // it could not be started
+			return false
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }
+
+var busy = regexp.MustCompile("X_DATABASE_(UNAVAILABLE|BUSY): ")
 
 // supervise waits for the process to end, judges how it did, and starts another.
 func (w *worker) supervise(p workerParams) {
@@ -113,8 +121,16 @@ func (w *worker) supervise(p workerParams) {
 		w.mu.Unlock()
 		_ = cmd.Wait() // how it ended is in its state
 		w.mu.Lock()
-		sent, closing := w.told, w.closing
+		sent, begun, closing := w.told, w.begun, w.closing
 		w.mu.Unlock()
+		if !begun && sent == (told{}) {
+			// Only a machine that is too busy has it end before there is trouble.
+			said, _ := io.ReadAll(io.NewSectionReader(w.log, from, 1<<30))
+			if !busy.Match(said) {
+				w.fail("%s ended with %v when it was started: %s", w.name, cmd.ProcessState, said)
+				return
+			}
+		}
 		w.judge(cmd.ProcessState, sent, from)
 		if sent == (told{}) && !closing {
 			time.Sleep(200 * time.Millisecond) // as a supervisor does, so that it does not spin

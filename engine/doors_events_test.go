@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -19,20 +18,14 @@ import (
 	"github.com/jobrunner/runner/abi/wire"
 	"github.com/jobrunner/runner/engine"
 	"github.com/jobrunner/runner/engine/job"
-	"github.com/jobrunner/runner/engine/queue"
-	"github.com/jobrunner/runner/engine/step"
 	"github.com/jobrunner/runner/engine/store"
 	"github.com/jobrunner/runner/engine/store/postgres"
 	pgoutbox "github.com/jobrunner/runner/engine/store/postgres/outbox"
 )
 
-// gate is one way to publish an event, as a door is one to enqueue. A door that
-// does not answer an id answers "".
-type gate struct {
-	name string
-	open func(h *house) func(engine.Event) (id string, err error)
-	db   func(h *house) store.Store
-}
+// gate is one way to publish an event, as a door is one to enqueue. One that does not
+// answer an id answers "".
+type gate = doorOf[engine.Event]
 
 func (h *house) client(on store.Store) *engine.Client {
 	c, err := engine.NewClient(engine.ClientConfig{Store: on, Manifest: h.m})
@@ -62,21 +55,8 @@ func eachByClient(on func(*house) store.Store) func(h *house) func(engine.Event)
 	}
 }
 
-// inTx has a transaction of pgx, which a refusal in Go leaves usable.
-func (h *house) inTx(publish func(tx pgx.Tx, e engine.Event) (string, error)) func(engine.Event) (string, error) {
-	conn := h.connect()
-	return func(e engine.Event) (id string, refused error) {
-		h.must(pgx.BeginFunc(h.Context(), conn, func(tx pgx.Tx) error {
-			id, refused = publish(tx, e)
-			_, err := tx.Exec(h.Context(), "SELECT 1")
-			return err
-		}))
-		return id, refused
-	}
-}
-
 func byPublishTx(h *house) func(engine.Event) (string, error) {
-	return h.inTx(func(tx pgx.Tx, e engine.Event) (string, error) {
+	return inTx(h, func(tx pgx.Tx, e engine.Event) (string, error) {
 		ids, err := engine.PublishTx(h.Context(), h.server.(*postgres.Store), tx, e)
 		if err != nil {
 			return "", err
@@ -88,7 +68,7 @@ func byPublishTx(h *house) func(engine.Event) (string, error) {
 func byOutboxTx(schema string, follow func(h *house) func(string) (string, error)) func(h *house) func(engine.Event) (string, error) {
 	return func(h *house) func(engine.Event) (string, error) {
 		published := follow(h)
-		publish := h.inTx(func(tx pgx.Tx, e engine.Event) (string, error) {
+		publish := inTx(h, func(tx pgx.Tx, e engine.Event) (string, error) {
 			return pgoutbox.Schema(schema).PublishTx(h.Context(), tx, e)
 		})
 		return func(e engine.Event) (string, error) {
@@ -114,17 +94,7 @@ func bySQLPublish(call string, follow func(h *house) func(string) (string, error
 			if !utf8.ValidString(all) || strings.ContainsRune(all, 0) || e.Keep%time.Microsecond != 0 {
 				return "", errUnsayable
 			}
-			text := func(s string) *string {
-				if s == "" {
-					return nil
-				}
-				return &s
-			}
-			var keep *time.Duration
-			if e.Keep != 0 {
-				keep = &e.Keep
-			}
-			err = conn.QueryRow(h.Context(), call, e.Topic, text(string(e.Payload)), text(e.Key), text(e.Tenant), keep, text(e.By), text(e.ID)).Scan(&id)
+			err = conn.QueryRow(h.Context(), call, e.Topic, orNull(string(e.Payload)), orNull(e.Key), orNull(e.Tenant), orNull(e.Keep), orNull(e.By), orNull(e.ID)).Scan(&id)
 			if err != nil {
 				return "", err
 			}
@@ -155,17 +125,7 @@ func relayed(schema string) func(h *house) func(string) (string, error) {
 // byHandler is a handler's publish, as it comes out of its memory.
 func byHandler(on func(*house) store.Store) func(h *house) func(engine.Event) (string, error) {
 	return func(h *house) func(engine.Event) (string, error) {
-		q := h.queue(on(h))
-		_, err := q.Enqueue(h.Context(), queue.Request{Job: "parent"})
-		h.must(err)
-		h.must(on(h).Register(h.Context(), store.RegisterParams{ID: "w", Lease: time.Hour}))
-		res, err := on(h).Claim(h.Context(), store.ClaimParams{Worker: "w", Queues: []store.QueueLimit{{Queue: "default", Limit: 1}}})
-		h.must(err)
-		run := &res.Runs[0]
-		a := step.New(step.Params{
-			Queue: q, Run: run, Ref: job.Ref{RunID: run.ID, Worker: "w", Claim: run.Claims}, Claimed: time.Now(), EventKeep: job.DefaultEventKeep,
-			Cancel: func(error) {}, Logger: slog.New(slog.DiscardHandler), Final: func(abi.Failure) bool { return true },
-		})
+		a := h.attempt(on(h))
 		return func(e engine.Event) (string, error) {
 			if e.ID != "" || e.Keep != 0 || e.Tenant != "" || e.By != "" {
 				return "", errUnsayable

@@ -32,14 +32,16 @@ import (
 	pgoutbox "github.com/jobrunner/runner/engine/store/postgres/outbox"
 )
 
-// door is one way to enqueue. open answers what enqueues through it, once: the id
-// of the run, or why there is none; unsayable is for what its language has no words
-// for.
-type door struct {
+// doorOf is one way to ask for an A, a run or an event. open answers what asks through
+// it, once: the id, or why there is none; unsayable is for what its language has no
+// words for.
+type doorOf[A any] struct {
 	name string
-	open func(h *house) func(engine.Request) (id string, err error)
+	open func(h *house) func(A) (id string, err error)
 	db   func(h *house) store.Store
 }
+
+type door = doorOf[engine.Request]
 
 var errUnsayable = errors.New("this door cannot say it")
 
@@ -92,18 +94,54 @@ func byTx(h *house) func(engine.Request) (string, error) {
 	db := h.server.(*postgres.Store)
 	c, err := engine.NewClient(engine.ClientConfig{Store: db, Manifest: h.m})
 	h.must(err)
+	return inTx(h, func(tx pgx.Tx, r engine.Request) (string, error) {
+		res, err := engine.EnqueueTx(h.Context(), c, db, tx, r)
+		if err != nil {
+			return "", err
+		}
+		return res[0].ID, nil
+	})
+}
+
+// inTx asks in a transaction of pgx, which a refusal in Go leaves usable.
+func inTx[A any](h *house, ask func(tx pgx.Tx, a A) (string, error)) func(A) (string, error) {
 	conn := h.connect()
-	return func(r engine.Request) (id string, refused error) {
+	return func(a A) (id string, refused error) {
 		h.must(pgx.BeginFunc(h.Context(), conn, func(tx pgx.Tx) error {
-			var res []engine.Result
-			if res, refused = engine.EnqueueTx(h.Context(), c, db, tx, r); refused == nil {
-				id = res[0].ID
-			}
-			_, err := tx.Exec(h.Context(), "SELECT 1") // a refusal leaves it usable
+			id, refused = ask(tx, a)
+			_, err := tx.Exec(h.Context(), "SELECT 1")
 			return err
 		}))
 		return id, refused
 	}
+}
+
+// attempt is one of a run in a database, for what a handler asks of it.
+func (h *house) attempt(db store.Store) *step.Attempt {
+	h.Helper()
+	q := h.queue(db)
+	parent, err := q.Enqueue(h.Context(), queue.Request{Job: "parent"})
+	h.must(err)
+	h.must(db.Register(h.Context(), store.RegisterParams{ID: "w", Lease: time.Hour}))
+	res, err := db.Claim(h.Context(), store.ClaimParams{Worker: "w", Queues: []store.QueueLimit{{Queue: "default", Limit: 1}}})
+	h.must(err)
+	if len(res.Runs) != 1 || res.Runs[0].ID != parent.ID {
+		h.Fatalf("claimed %d runs", len(res.Runs))
+	}
+	run := &res.Runs[0]
+	return step.New(step.Params{
+		Queue: q, Run: run, Ref: job.Ref{RunID: run.ID, Worker: "w", Claim: run.Claims}, Claimed: time.Now(), EventKeep: job.DefaultEventKeep,
+		Cancel: func(error) {}, Logger: slog.New(slog.DiscardHandler), Final: func(abi.Failure) bool { return true },
+	})
+}
+
+// orNull is v for a parameter of SQL, where none is left out.
+func orNull[V comparable](v V) *V {
+	var none V
+	if v == none {
+		return nil
+	}
+	return &v
 }
 
 func (h *house) connect() *pgx.Conn {
@@ -116,20 +154,7 @@ func (h *house) connect() *pgx.Conn {
 // byGuest is a handler's enqueue, as it comes out of its memory.
 func byGuest(on func(*house) store.Store) func(h *house) func(engine.Request) (string, error) {
 	return func(h *house) func(engine.Request) (string, error) {
-		q := h.queue(on(h))
-		parent, err := q.Enqueue(h.Context(), queue.Request{Job: "parent"})
-		h.must(err)
-		h.must(on(h).Register(h.Context(), store.RegisterParams{ID: "w", Lease: time.Hour}))
-		res, err := on(h).Claim(h.Context(), store.ClaimParams{Worker: "w", Queues: []store.QueueLimit{{Queue: "default", Limit: 1}}})
-		h.must(err)
-		if len(res.Runs) != 1 || res.Runs[0].ID != parent.ID {
-			h.Fatalf("claimed %d runs", len(res.Runs))
-		}
-		run := &res.Runs[0]
-		a := step.New(step.Params{
-			Queue: q, Run: run, Ref: job.Ref{RunID: run.ID, Worker: "w", Claim: run.Claims}, Claimed: time.Now(),
-			Cancel: func(error) {}, Logger: slog.New(slog.DiscardHandler), Final: func(abi.Failure) bool { return true },
-		})
+		a := h.attempt(on(h))
 		return func(r engine.Request) (string, error) {
 			if r.ID != "" || r.MaxAttempts != 0 || r.EnqueuedBy != "" || r.Traceparent != "" || !utf8.ValidString(r.Job+r.Key+r.Tenant) ||
 				r.Delay%time.Millisecond != 0 || r.RunAt.Year() < 0 || r.RunAt.Year() > 9999 {
@@ -183,18 +208,17 @@ func (h *house) staged(schema string) func(id string) (string, error) {
 
 // byStaging is the outbox's Go function.
 func byStaging(h *house) func(engine.Request) (string, error) {
-	conn, follow := h.connect(), h.staged("by_go")
-	return func(r engine.Request) (id string, refused error) {
-		h.must(pgx.BeginFunc(h.Context(), conn, func(tx pgx.Tx) error {
-			id, refused = pgoutbox.Schema("by_go").EnqueueTx(h.Context(), tx, pgoutbox.Request{
-				Job: r.Job, Input: r.Input, ID: r.ID, Key: r.Key, Tenant: r.Tenant, RunAt: r.RunAt, Delay: r.Delay, Priority: r.Priority,
-				MaxAttempts: r.MaxAttempts, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
-			})
-			_, err := tx.Exec(h.Context(), "SELECT 1")
-			return err
-		}))
-		if refused != nil {
-			return "", refused
+	follow := h.staged("by_go")
+	stage := inTx(h, func(tx pgx.Tx, r engine.Request) (string, error) {
+		return pgoutbox.Schema("by_go").EnqueueTx(h.Context(), tx, pgoutbox.Request{
+			Job: r.Job, Input: r.Input, ID: r.ID, Key: r.Key, Tenant: r.Tenant, RunAt: r.RunAt, Delay: r.Delay, Priority: r.Priority,
+			MaxAttempts: r.MaxAttempts, EnqueuedBy: r.EnqueuedBy, Traceparent: r.Traceparent,
+		})
+	})
+	return func(r engine.Request) (string, error) {
+		id, err := stage(r)
+		if err != nil {
+			return "", err
 		}
 		return follow(id)
 	}
@@ -213,12 +237,6 @@ func bySQL(h *house) func(engine.Request) (string, error) {
 		if !utf8.ValidString(all) || strings.ContainsRune(all, 0) || r.Delay%time.Microsecond != 0 || r.MaxAttempts != int(int32(r.MaxAttempts)) || r.Priority != nil && *r.Priority != int(int32(*r.Priority)) {
 			return "", errUnsayable
 		}
-		text := func(s string) *string {
-			if s == "" {
-				return nil
-			}
-			return &s
-		}
 		var runAt *time.Time
 		if !r.RunAt.IsZero() {
 			if y := r.RunAt.Year(); y < -4000 || y > 290_000 {
@@ -226,17 +244,10 @@ func bySQL(h *house) func(engine.Request) (string, error) {
 			}
 			runAt = &r.RunAt
 		}
-		var delay *time.Duration
-		if r.Delay != 0 {
-			delay = &r.Delay
-		}
-		var attempts *int
-		if r.MaxAttempts != 0 {
-			attempts = &r.MaxAttempts
-		}
 		err = conn.QueryRow(h.Context(), `SELECT by_sql.enqueue(job => $1, input => $2::text, key => $3, tenant => $4, run_at => $5, delay => $6,
 			priority => $7, max_attempts => $8, enqueued_by => $9, traceparent => $10, id => $11::text::uuid)::text`,
-			r.Job, text(string(r.Input)), text(r.Key), text(r.Tenant), runAt, delay, r.Priority, attempts, text(r.EnqueuedBy), text(r.Traceparent), text(r.ID)).Scan(&id)
+			r.Job, orNull(string(r.Input)), orNull(r.Key), orNull(r.Tenant), runAt, orNull(r.Delay), r.Priority, orNull(r.MaxAttempts),
+			orNull(r.EnqueuedBy), orNull(r.Traceparent), orNull(r.ID)).Scan(&id)
 		if err != nil {
 			return "", err
 		}

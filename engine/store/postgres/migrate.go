@@ -24,26 +24,7 @@ var migrationFiles embed.FS
 var latest = len(migrations)
 
 // migrations are the texts of migrations/NNN_name.sql; version n is at n-1.
-var migrations = loadMigrations()
-
-func loadMigrations() []string {
-	files, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		panic(err)
-	}
-	var out []string
-	for i, f := range files { // in the order of their names
-		if n, err := strconv.Atoi(f.Name()[:3]); err != nil || n != i+1 {
-			panic("postgres: migration " + f.Name() + " is out of order")
-		}
-		text, err := migrationFiles.ReadFile("migrations/" + f.Name())
-		if err != nil {
-			panic(err)
-		}
-		out = append(out, sqltext.Migration(string(text), "queue"))
-	}
-	return out
-}
+var migrations = sqltext.Migrations(migrationFiles, "queue")
 
 // Migrator brings a schema up to date. It connects for each call and keeps
 // nothing open in between. Its role has to own the schema, or be allowed to

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
 )
@@ -28,26 +28,7 @@ const applicationID = 0x726e6e72
 var latest = len(migrations)
 
 // migrations are the texts of migrations/NNN_name.sql; version n is at n-1.
-var migrations = loadMigrations()
-
-func loadMigrations() []string {
-	files, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		panic(err)
-	}
-	var out []string
-	for i, f := range files { // in the order of their names
-		if n, err := strconv.Atoi(f.Name()[:3]); err != nil || n != i+1 {
-			panic("sqlite: migration " + f.Name() + " is out of order")
-		}
-		text, err := migrationFiles.ReadFile("migrations/" + f.Name())
-		if err != nil {
-			panic(err)
-		}
-		out = append(out, string(text))
-	}
-	return out
-}
+var migrations = sqltext.Migrations(migrationFiles, "")
 
 // Migrator brings a database's schema up to date. It opens the file for each
 // call and keeps nothing open in between.

@@ -21,29 +21,10 @@ import (
 var migrationFiles embed.FS
 
 // migrations are the texts of migrations/NNN_name.sql; version n is at n-1.
-var migrations = loadMigrations()
+var migrations = sqltext.Migrations(migrationFiles, "outbox")
 
 // latest is the version this build knows: the number of its migrations.
 var latest = len(migrations)
-
-func loadMigrations() []string {
-	files, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		panic(err)
-	}
-	var out []string
-	for i, f := range files { // in the order of their names
-		if n, err := strconv.Atoi(f.Name()[:3]); err != nil || n != i+1 {
-			panic("outbox: migration " + f.Name() + " is out of order")
-		}
-		text, err := migrationFiles.ReadFile("migrations/" + f.Name())
-		if err != nil {
-			panic(err)
-		}
-		out = append(out, sqltext.Migration(string(text), "outbox"))
-	}
-	return out
-}
 
 // Migrator installs and upgrades an outbox. It connects for each call and keeps
 // nothing open in between. Its role becomes the owner, as whom enqueue runs: it

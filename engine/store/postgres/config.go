@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 	"github.com/jobrunner/runner/engine/job"
 )
 
@@ -78,14 +78,8 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Schema == "" {
 		c.Schema = DefaultSchema
 	}
-	// The schema's name is also that of the channel of its wakes, and part of
-	// texts in functions; longer names the server would cut off silently.
-	if len(c.Schema) > 40 || !utf8.ValidString(c.Schema) || strings.ContainsAny(c.Schema, "\x00'\"\\") || strings.HasPrefix(c.Schema, "pg_") {
-		return c, &abi.Error{
-			Code:    job.CodeInvalid,
-			Message: fmt.Sprintf("%q cannot be the name of the schema", c.Schema),
-			Fix:     "use at most 40 bytes, without quotes and backslashes, not beginning with pg_",
-		}
+	if problem := sqltext.CheckSchema(c.Schema); problem != "" {
+		return c, &abi.Error{Code: job.CodeInvalid, Message: problem, Fix: sqltext.SchemaNames}
 	}
 	if c.MaxConns == 0 {
 		c.MaxConns = 10

@@ -5,12 +5,12 @@ import (
 	"log/slog"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/jobrunner/runner/abi"
+	"github.com/jobrunner/runner/engine/internal/sqltext"
 	"github.com/jobrunner/runner/engine/job"
 )
 
@@ -67,17 +67,12 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// checkSchema refuses names that could not be told apart: the schema's name is
-// part of a channel's, and longer ones the server would cut off silently.
+// checkSchema refuses names that sqltext.CheckSchema does.
 func checkSchema(schema string) error {
-	if len(schema) <= 40 && utf8.ValidString(schema) && !strings.ContainsAny(schema, "\x00'\"\\{}$") && !strings.HasPrefix(schema, "pg_") {
-		return nil
+	if problem := sqltext.CheckSchema(schema); problem != "" {
+		return &abi.Error{Code: job.CodeInvalid, Message: problem, Fix: sqltext.SchemaNames}
 	}
-	return &abi.Error{
-		Code:    job.CodeInvalid,
-		Message: fmt.Sprintf("%q cannot be the name of the schema", schema),
-		Fix:     "use at most 40 bytes, without quotes, backslashes, braces and dollars, not beginning with pg_",
-	}
+	return nil
 }
 
 // parse reads the URL. Its errors never repeat it: it may hold a password.

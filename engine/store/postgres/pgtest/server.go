@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -187,10 +188,14 @@ func enterable(dir string) bool {
 	}
 }
 
+// databases is how many were made.
+var databases atomic.Int64
+
 // CreateDatabase makes an empty database and returns its URL and what drops it,
 // whoever is connected to it.
 func (s *Server) CreateDatabase(ctx context.Context) (dbURL string, drop func() error, err error) {
-	name := fmt.Sprintf("t%d_%d", os.Getpid(), time.Now().UnixNano())
+	// Two may be made in one tick of a clock.
+	name := fmt.Sprintf("t%d_%d_%d", os.Getpid(), time.Now().UnixNano(), databases.Add(1))
 	if err := s.Exec(ctx, "CREATE DATABASE "+name); err != nil {
 		return "", nil, err
 	}

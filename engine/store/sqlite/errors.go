@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"syscall"
 
 	"github.com/ncruces/go-sqlite3"
 
@@ -54,6 +55,10 @@ func (c Config) translate(err error) error {
 		e.Code = job.CodeDatabaseCorrupt
 		e.Message = fmt.Sprintf("%s is damaged: %v", c.Path, err)
 		e.Fix = "stop the runner, keep a copy of the file with its -wal, and restore a backup or try `sqlite3 " + c.Path + " .recover`"
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		e.Code = job.CodeDatabaseUnavailable
+		e.Message = fmt.Sprintf("%s cannot be opened: too many open files", c.Path)
+		e.Fix = "let this process have more (ulimit -n, LimitNOFILE= of systemd)"
 	case errors.Is(err, sqlite3.CANTOPEN):
 		e.Code = job.CodeDatabaseUnavailable
 		e.Message = fmt.Sprintf("%s cannot be opened: %v", c.Path, err)

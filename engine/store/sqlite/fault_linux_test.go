@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ncruces/go-sqlite3"
+
 	"github.com/jobrunner/runner/abi"
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/store"
@@ -216,6 +218,18 @@ func TestALogThatIsTakenAwayIsNotWrittenTo(t *testing.T) {
 					t.Error("opened again, it is not the database as it was answered")
 				}
 			})
+		}
+	}
+}
+
+// Of a process that may have no more files open, the folder is not to blame.
+func TestTooManyOpenFilesAreNamed(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE} {
+		err := Config{Path: "runs.db"}.translate(errors.Join(sqlite3.CANTOPEN, &os.PathError{Op: "open", Path: "runs.db", Err: errno}))
+		wantCode(t, err, job.CodeDatabaseUnavailable)
+		var coded *abi.Error
+		if !errors.As(err, &coded) || !strings.Contains(coded.Fix, "ulimit") {
+			t.Errorf("%+v", coded)
 		}
 	}
 }

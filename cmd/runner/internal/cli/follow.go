@@ -95,6 +95,9 @@ func standing(run job.Run) string {
 		s += fmt.Sprintf(", %s%% %s", trimZero(fmt.Sprintf("%.1f", float64(run.Progress.Permille)/10)), run.Progress.Note)
 	}
 	if text := failureText(run.Error); text != "" && run.State != job.Done {
+		if run.State.Live() && run.State != job.Delayed { // it goes on since
+			text = "last failure: " + text
+		}
 		s += ", " + text
 	}
 	return cell(s)

@@ -249,7 +249,7 @@ func cmdCount(ts *testscript.TestScript, neg bool, args []string) {
 	re, err := regexp.Compile(args[1])
 	ts.Check(err)
 	got := 0
-	for line := range strings.Lines(ts.ReadFile(args[2])) {
+	for line := range strings.SplitSeq(ts.ReadFile(args[2]), "\n") {
 		if re.MatchString(line) {
 			got++
 		}

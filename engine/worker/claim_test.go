@@ -136,7 +136,11 @@ func TestAnIdleWorkerAsksEverMoreRarelyAndMoreSoWhileItIsWoken(t *testing.T) {
 		least, most int
 	}{{false, 29, 31}, {true, 11, 13}} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, handlers{"j": nil}, nil)
+			r := newRig(t, handlers{"j": nil}, func(m *manifest.Manifest) {
+				for _, name := range []string{"a", "b"} { // one statement is for all of them
+					m.Queues[name] = manifest.Queue{Name: name, Workers: 1}
+				}
+			})
 			r.work(func(cfg *worker.Config) {
 				cfg.Store = &wakeable{Store: r.db, listening: c.listening}
 				cfg.Lease = 30 * time.Second
@@ -144,8 +148,11 @@ func TestAnIdleWorkerAsksEverMoreRarelyAndMoreSoWhileItIsWoken(t *testing.T) {
 			time.Sleep(61 * time.Second) // backed off, and between two beats
 			before := r.db.Count("Claim")
 			rest := func() int { return r.db.Count("Renew") + r.db.Count("Reclaim") + r.db.Count("Purge") }
-			restBefore := rest()
+			restBefore, renewals := rest(), r.db.Count("Renew")
 			time.Sleep(time.Minute)
+			if n := r.db.Count("Renew") - renewals; n < 5 || n > 7 {
+				t.Errorf("%d renewals of a lease of 30 s in a minute, want one each third of it", n)
+			}
 			if n := r.db.Count("Claim") - before; n < c.least || n > c.most {
 				t.Errorf("listening %v: %d claims in an idle minute, want %d to %d", c.listening, n, c.least, c.most)
 			}

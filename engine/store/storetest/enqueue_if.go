@@ -138,10 +138,11 @@ var enqueueIfTests = []test{
 	{"what is accepted wakes its queue", func(e *env) {
 		next, stop := e.wakes()
 		defer stop()
-		if _, err := e.db.EnqueueIf(e.ctx, e.batch(1, func(int) store.EnqueueParams { return store.EnqueueParams{Queue: "a"} }), unlessDeduped); err != nil {
-			e.Fatal(err)
-		}
-		next("a")
+		next("a", func() {
+			if _, err := e.db.EnqueueIf(e.ctx, e.batch(1, func(int) store.EnqueueParams { return store.EnqueueParams{Queue: "a"} }), unlessDeduped); err != nil {
+				e.Fatal(err)
+			}
+		})
 	}},
 	{"of a bad id nothing is asked, and of nothing neither", func(e *env) {
 		never := func([]store.EnqueueResult) error {

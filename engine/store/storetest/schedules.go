@@ -528,7 +528,6 @@ var scheduleTests = []test{
 		defer stop()
 		sc := e.leadOne("h", "s")
 		e.db.Advance(time.Hour)
-		e.wantFired(e.occurrence(sc, sc.Watermark.Add(time.Minute)))
-		next(queueA)
+		next(queueA, func() { e.wantFired(e.occurrence(sc, sc.Watermark.Add(time.Minute))) })
 	}},
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"sync"
 	"time"
 
 	"github.com/jobrunner/runner/engine/job"
@@ -8,8 +9,9 @@ import (
 )
 
 // wakes subscribes and returns what to wait with until queue, or "" for any, is
-// announced.
-func (e *env) wakes() (next func(queue string), stop func()) {
+// announced: by what do does, and by nothing that was announced before. One that never
+// comes fails the test, after a time that only a hang takes.
+func (e *env) wakes() (next func(queue string, do func()), stop func()) {
 	got := make(chan string, 100)
 	stop = e.db.Wakes(func(queue string) {
 		select {
@@ -17,11 +19,21 @@ func (e *env) wakes() (next func(queue string), stop func()) {
 		default:
 		}
 	})
-	return func(queue string) {
+	return func(queue string, do func()) {
 		e.Helper()
+		for len(got) > 0 {
+			<-got
+		}
+		do()
+		hang := time.After(time.Minute)
 		for {
-			if q := <-got; q == queue || q == "" {
-				return
+			select {
+			case q := <-got:
+				if q == queue || q == "" {
+					return
+				}
+			case <-hang:
+				e.Fatalf("nothing woke queue %s", queue)
 			}
 		}
 	}, stop
@@ -33,37 +45,61 @@ var wakeTests = []test{
 		e.register("w")
 		next, stop := e.wakes()
 		defer stop()
-		e.add(store.EnqueueParams{Queue: "a"})
-		next("a")
-		res := e.claimAll("w", store.QueueLimit{Queue: "a", Limit: 1})
-		r := res.Runs[0]
-		e.saveStep(store.StepParams{Ref: refOf(r), Name: "s", Enqueue: []store.EnqueueParams{e.params(store.EnqueueParams{Queue: "b"})}})
-		next("b")
-		e.finish(r, job.Interrupted, job.Ready)
-		next("a")
-		r = e.claimAll("w", store.QueueLimit{Queue: "a", Limit: 1}).Runs[0]
-		e.finish(r, job.DeadLettered, job.Dead)
-		e.requeue(store.RequeueParams{ID: r.ID})
-		next("a")
-		e.claimAll("w", store.QueueLimit{Queue: "a", Limit: 1})
-		e.db.Advance(lease)
-		e.reclaim()
-		next("a")
-		e.pause(store.PauseQueue, "a")
-		e.resume(store.PauseQueue, "a")
-		next("a")
-		_, err := e.db.Promote(e.ctx, store.PromoteParams{ID: e.add(store.EnqueueParams{Queue: "c", Delay: time.Hour})})
-		if err != nil {
-			e.Fatal(err)
+		next("a", func() { e.add(store.EnqueueParams{Queue: "a"}) })
+		claimed := func() job.Run {
+			e.Helper()
+			return e.claimAll("w", store.QueueLimit{Queue: "a", Limit: 1}).Runs[0]
 		}
-		next("c")
+		r := claimed()
+		next("b", func() {
+			e.saveStep(store.StepParams{Ref: refOf(r), Name: "s", Enqueue: []store.EnqueueParams{e.params(store.EnqueueParams{Queue: "b"})}})
+		})
+		next("a", func() { e.finish(r, job.Interrupted, job.Ready) })
+		r = claimed()
+		e.finish(r, job.DeadLettered, job.Dead)
+		next("a", func() { e.requeue(store.RequeueParams{ID: r.ID}) })
+		claimed()
+		e.db.Advance(lease)
+		next("a", func() { e.reclaim() })
+		e.pause(store.PauseQueue, "a")
+		next("a", func() { e.resume(store.PauseQueue, "a") })
+		later := e.add(store.EnqueueParams{Queue: "c", Delay: time.Hour})
+		next("c", func() {
+			if _, err := e.db.Promote(e.ctx, store.PromoteParams{ID: later}); err != nil {
+				e.Fatal(err)
+			}
+		})
+	}},
+	// (M6)
+	{"a batch wakes a queue once", func(e *env) {
+		var mu sync.Mutex
+		count := map[string]int{}
+		stopCount := e.db.Wakes(func(q string) {
+			mu.Lock()
+			defer mu.Unlock()
+			count[q]++
+		})
+		defer stopCount()
+		next, stop := e.wakes()
+		defer stop()
+		var batch []store.EnqueueParams
+		for range 200 {
+			batch = append(batch, e.params(store.EnqueueParams{Queue: "a"}), e.params(store.EnqueueParams{Queue: "b"}))
+		}
+		next("a", func() { e.enqueue(batch...) })
+		next("z", func() { e.add(store.EnqueueParams{Queue: "z"}) }) // after which what the batch has woken is told
+		mu.Lock()
+		defer mu.Unlock()
+		// Beside its own word a process may hear the database's, of which there is one.
+		if n := max(count["a"], count["b"]); n > 2 || count["a"] == 0 || count["b"] == 0 {
+			e.Fatalf("the batch woke %v", count)
+		}
 	}},
 	// (E5) Workers that were not told would find it when their poll comes round.
 	{"a run that is due within the second wakes its queue", func(e *env) {
 		next, stop := e.wakes()
 		defer stop()
-		e.add(store.EnqueueParams{Queue: "a", Delay: 500 * time.Millisecond})
-		next("a")
+		next("a", func() { e.add(store.EnqueueParams{Queue: "a", Delay: 500 * time.Millisecond}) })
 	}},
 	{"a stopped listener is not called", func(e *env) {
 		called := make(chan string, 10)
@@ -71,8 +107,7 @@ var wakeTests = []test{
 		stop()
 		next, stop2 := e.wakes()
 		defer stop2()
-		e.add(store.EnqueueParams{Queue: "a"})
-		next("a")
+		next("a", func() { e.add(store.EnqueueParams{Queue: "a"}) })
 		select {
 		case q := <-called:
 			e.Fatalf("called with %q after stop", q)
@@ -84,8 +119,8 @@ var wakeTests = []test{
 		defer stop1()
 		next2, stop2 := e.wakes()
 		defer stop2()
-		e.add(store.EnqueueParams{Queue: "a"})
-		next1("a")
-		next2("a")
+		next1("a", func() {
+			next2("a", func() { e.add(store.EnqueueParams{Queue: "a"}) })
+		})
 	}},
 }

@@ -228,9 +228,15 @@ func TestAnEndlessLoopIsStoppedAtATick(t *testing.T) {
 		go cancel(errLost)
 		return nil
 	}}
-	out := g.Run(ctx, withInput("spin", `{}`), calls)
-	if out.Kind != abi.Stopped || out.Err != errLost {
-		t.Errorf("outcome %+v", out)
+	ended := make(chan abi.Outcome, 1)
+	go func() { ended <- g.Run(ctx, withInput("spin", `{}`), calls) }()
+	select {
+	case out := <-ended:
+		if out.Kind != abi.Stopped || out.Err != errLost {
+			t.Errorf("outcome %+v", out)
+		}
+	case <-time.After(time.Minute): // what no machine takes from a tick to the next
+		t.Fatal("the loop goes on")
 	}
 	again(t, g)
 }

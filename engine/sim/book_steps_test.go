@@ -129,21 +129,25 @@ func (b *book) requeued(p store.RequeueParams) {
 			b.mu.Unlock()
 		}
 	}
-	if p.FromStep == "" {
-		return
+	if p.FromStep != "" {
+		b.forgotten(p.ID)
 	}
-	before, now := b.history(p.ID)
+}
+
+// forgotten leaves out what a run has no record of any more: it may do that again.
+func (b *book) forgotten(run string) {
+	before, now := b.history(run)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for name := range b.waiting[p.ID] {
+	for name := range b.waiting[run] {
 		if _, is := now[name]; !is {
-			delete(b.waiting[p.ID], name)
+			delete(b.waiting[run], name)
 		}
 	}
 	for name := range before {
 		if _, is := now[name]; !is {
-			delete(b.seen, p.ID+" "+name)
-			delete(b.onces, p.ID+" "+name)
+			delete(b.seen, run+" "+name)
+			delete(b.onces, run+" "+name)
 		}
 	}
 }

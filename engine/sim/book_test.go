@@ -466,4 +466,5 @@ func (b *book) deleted(id string) {
 	b.touched[id] = true
 	b.mu.Unlock()
 	b.refresh("Delete")
+	b.forgotten(id) // who asked for it without hearing so may ask again, and it begins anew
 }

@@ -26,6 +26,8 @@ var timed = map[string]string{
 	"FireParams.To":         "the schedule's, reckoned from its row and the store's now",
 	"ListParams.Since":      "what an operator looks for",
 	"ListParams.Until":      "what an operator looks for",
+	"AuditParams.Since":     "what an operator looks for",
+	"AuditParams.Until":     "what an operator looks for",
 	"LogLine.At":            "for people: it orders nothing",
 }
 

@@ -201,7 +201,7 @@ func (f *front) argumentsOf(c *cobra.Command) []string {
 var skipped = map[string]bool{"runner serve": true, "runner bench": true, "--file": true, "--database-url": true}
 
 // onlyServer are commands about what a file has not.
-var onlyServer = map[string]bool{"migrate grants": true, "migrate outbox": true, "outbox ls": true, "outbox retry": true}
+var onlyServer = map[string]bool{"migrate grants": true, "migrate outbox": true, "outbox ls": true, "outbox audit": true, "outbox retry": true}
 
 // Whatever a flag or an argument of a command is given, the command does it or
 // refuses with a code, on either store alike, and what it prints is text.

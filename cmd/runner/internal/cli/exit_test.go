@@ -67,6 +67,7 @@ var everyEnding = []endings{
 	{command: "events publish", works: "t", misused: "", missing: "-", refused: "t --data {", refusedSays: "X_INVALID"},
 	{command: "events ls", works: "", misused: "--limit 0", missing: "-", refused: "-"},
 	{command: "outbox ls", works: "--database-url $PG", misused: "--state dead", missing: "2 --database-url $SQLITE", missingSays: "X_DATABASE_URL_INVALID", refused: "-"},
+	{command: "outbox audit", works: "--database-url $PG", misused: "--verb hide --database-url $PG", missing: "2 --database-url $SQLITE", missingSays: "X_DATABASE_URL_INVALID", refused: "-"},
 	{command: "outbox retry", works: "--all --database-url $PG", misused: "", missing: nobody + " --database-url $PG", refused: "$STAGED --database-url $PG", refusedSays: "X_OUTBOX_NOT_REJECTED"},
 	{command: "migrate status", works: "", misused: "now", missing: "2 --database-url sqlite:none.db", missingSays: "X_DATABASE_MISSING", refused: "--database-url $EMPTY", refusedSays: "X_DATABASE_SCHEMA"},
 	{command: "migrate up", works: "", misused: "now", missing: "-", refused: "-"},

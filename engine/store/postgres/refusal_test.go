@@ -415,8 +415,8 @@ func TestNoConnectionLeftIsSaidSo(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = s.Enqueue(ctx, entry(1))
-		wantRefused(t, err, job.CodeDatabaseUnavailable, "max_connections")
 		taken.Release()
+		wantRefused(t, err, job.CodeDatabaseUnavailable, "pool_max_conns")
 		if _, err := s.Enqueue(ctx, entry(1)); err != nil {
 			t.Fatal(err)
 		}

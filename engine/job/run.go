@@ -1,6 +1,10 @@
 package job
 
-import "time"
+import (
+	"cmp"
+	"strings"
+	"time"
+)
 
 // Ref names one claim of a run and is its fencing token: Worker is the claiming
 // worker and Claim the run's claim ordinal, which nothing ever resets. A write
@@ -53,6 +57,21 @@ func (r *Run) Rank() int {
 		return AgedPriority
 	}
 	return r.Priority
+}
+
+// ClaimOrder is the order in which the ready runs of a tenant are claimed.
+func ClaimOrder(a, b *Run) int {
+	return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), a.RunAt.Compare(b.RunAt), strings.Compare(a.ID, b.ID))
+}
+
+// Begin makes a ready run one that worker has claimed at an instant.
+func (r *Run) Begin(worker string, at time.Time) {
+	r.State, r.Worker, r.ClaimedAt, r.Blocked, r.Aged = Running, worker, at, "", false
+	r.Attempt++
+	r.Claims++
+	if r.StartedAt.IsZero() {
+		r.StartedAt = at
+	}
 }
 
 // Failure is what a store keeps of a failed attempt.

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -281,10 +280,8 @@ func (c *claimRows) sort() {
 	}
 }
 
-// claimOrder is the order of a tenant's runs.
-func claimOrder(a, b job.Run) int {
-	return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), a.RunAt.Compare(b.RunAt), strings.Compare(a.ID, b.ID))
-}
+// claimOrder is job.ClaimOrder of what is sorted here by value.
+func claimOrder(a, b job.Run) int { return job.ClaimOrder(&a, &b) }
 
 // rotated are the tenants in the order of the rotation: those after the one
 // served last, then the others.

@@ -291,7 +291,7 @@ func (l *limited) round() error {
 		byTenant[k.Run.Tenant] = append(byTenant[k.Run.Tenant], k)
 	}
 	for _, of := range byTenant {
-		slices.SortFunc(of, func(a, b limit.Candidate) int { return claimOrder(*a.Run, *b.Run) })
+		slices.SortFunc(of, func(a, b limit.Candidate) int { return job.ClaimOrder(a.Run, b.Run) })
 	}
 	gates, rates := l.c.Unknown(all)
 	if err := l.look(gates, rates); err != nil {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/limit"
 )
 
@@ -36,12 +35,7 @@ func (l *limited) take(v limit.Verdicts) error {
 			continue // it cannot be: it was locked
 		}
 		r := *t.Run
-		r.State, r.Worker, r.ClaimedAt, r.Blocked, r.Aged = job.Running, l.worker, at, "", false
-		r.Attempt++
-		r.Claims++
-		if r.StartedAt.IsZero() {
-			r.StartedAt = at
-		}
+		r.Begin(l.worker, at)
 		l.runs = append(l.runs, r)
 		if t.Behind != "" {
 			l.moved = append(l.moved, served{t.Behind, enc(t.Run.Tenant)})

@@ -197,13 +197,7 @@ func (t *tx) claimQueue(runs []job.Run, worker string, ql store.QueueLimit) ([]j
 		if err := q.exec(); err != nil {
 			return runs, err
 		}
-		r := &picked.runs[from+i]
-		r.State, r.Worker, r.ClaimedAt, r.Aged = job.Running, worker, fromMS(t.now), false
-		r.Attempt++
-		r.Claims++
-		if r.StartedAt.IsZero() {
-			r.StartedAt = r.ClaimedAt
-		}
+		picked.runs[from+i].Begin(worker, fromMS(t.now))
 	}
 	if n := len(picked.seqs); n > 0 {
 		// The next claim goes on after the tenant that got the last share.

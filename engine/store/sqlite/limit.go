@@ -1,10 +1,8 @@
 package sqlite
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/limit"
@@ -197,7 +195,7 @@ func (l *limited) round() error {
 		byTenant[r.Tenant] = append(byTenant[r.Tenant], k)
 	}
 	for _, of := range byTenant {
-		slices.SortFunc(of, claimOrder)
+		slices.SortFunc(of, func(a, b limit.Candidate) int { return job.ClaimOrder(a.Run, b.Run) })
 	}
 	if err := l.look(all); err != nil {
 		return err
@@ -222,10 +220,6 @@ func (l *limited) round() error {
 	}
 	l.more = len(v.Take)+len(v.Refuse)+len(v.Aside) > 0
 	return l.aside(v.Aside, seqs)
-}
-
-func claimOrder(a, b limit.Candidate) int {
-	return cmp.Or(cmp.Compare(a.Run.Rank(), b.Run.Rank()), a.Run.RunAt.Compare(b.Run.RunAt), strings.Compare(a.Run.ID, b.Run.ID))
 }
 
 // rotated begins with the tenant after the one served last.

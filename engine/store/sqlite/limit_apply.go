@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"github.com/jobrunner/runner/engine/job"
 	"github.com/jobrunner/runner/engine/limit"
 )
 
@@ -20,12 +19,7 @@ func (l *limited) take(v limit.Verdict, seq int64) error {
 		l.rotate.served(v.Behind, v.Run.Tenant)
 	}
 	r := *v.Run
-	r.State, r.Worker, r.ClaimedAt, r.Blocked, r.Aged = job.Running, l.worker, fromMS(l.now), "", false
-	r.Attempt++
-	r.Claims++
-	if r.StartedAt.IsZero() {
-		r.StartedAt = r.ClaimedAt
-	}
+	r.Begin(l.worker, fromMS(l.now))
 	l.runs = append(l.runs, r)
 	return nil
 }
